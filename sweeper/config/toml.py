@@ -122,6 +122,14 @@ def with_slashes(path: str) -> str:
     return f'write "{slashes}", since \\ starts an escape in double quotes'
 
 
+def of_home(path: str) -> str:
+    """The hint to write a path in full if it begins with ~; empty for other paths."""
+    if PurePath(path).parts[:1] != ("~",):
+        return ""
+    in_full = PurePath(Path.home(), *PurePath(path).parts[1:])
+    return f"write {in_full}, or $HOME for ~ on a command line: only a shell expands ~"
+
+
 def unrecordable(raw: object) -> Iterator[Flaw]:
     """Values that a ledger cannot record, since JSON lacks them: infinities, NaN, dates, times."""
     for path, _, value in _values(raw):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sweeper.config.toml import toml_value
+from sweeper.config.toml import of_home, toml_value
 from sweeper.data.columns import header_of_data, in_single_quotes, units_rows
 from sweeper.data.compression import suffix_of
 from sweeper.data.csv_dialect import likely_dialect
@@ -40,7 +40,8 @@ def read_any_table(path: Path, target: str | None) -> tuple[str, RawData]:
     elif not path.is_file():
         there = [other.name for other in path.parent.glob(f"*{suffix}")]
         near = did_you_mean_file(path, there, suffix)
-        raise DataError(Problem(str(path), "", "no such file", near or "check the path"))
+        hint = near or of_home(str(path)) or "check the path"
+        raise DataError(Problem(str(path), "", "no such file", hint))
     elif source is None:
         known = listed([*_SOURCES], "or")
         of_arrays = f'write source = "npz" and path = {toml_value(path.as_posix())} in [data] of a '

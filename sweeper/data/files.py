@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
-from sweeper.config.toml import hint_if_moved, toml_value
+from sweeper.config.toml import hint_if_moved, of_home, toml_value
 from sweeper.errors import DataError, did_you_mean_file, listed
 
 _WILDCARDS = frozenset("*?[")
@@ -155,7 +155,7 @@ def _not_found(config: StudyConfig, name: str, key: str, suffix: str) -> DataErr
         found = f"{found}: {there[0]} is {_kind(there[0], suffix)}"
     wanted = f"set {key} to the path of a {suffix[1:].upper()} file"
     near = did_you_mean_file(Path(name), neighbours, suffix)
-    hint = near or hint_if_moved(config.source) or wanted
+    hint = near or of_home(name) or hint_if_moved(config.source) or wanted
     return DataError(config.problem(key, found, hint))
 
 

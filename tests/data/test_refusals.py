@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sweeper.config import parse
+from sweeper.data.guess import guess
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError
 
@@ -171,6 +172,18 @@ def test_a_missing_file_of_an_absolute_path_is_looked_for_nowhere_else(
     assert refusal(make_study(CSV.replace("rows.csv", str(path)), GOOD)) == [
         f"study.toml:11: data.path: no file '{path}'; set data.path to the path of a CSV file"
     ]
+
+
+def test_a_path_with_a_tilde_is_to_be_written_in_full(
+    make_study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    with pytest.raises(
+        DataError, match=r"no file '~/x\.csv' .*; write /home/ada/x\.csv, or \$HOME"
+    ):
+        prepare(make_study('source = "csv"\npath = "~/x.csv"\ntarget = "kind"\n'))
+    with pytest.raises(DataError, match="no such file; write /home/ada/x"):
+        guess(Path("~/x.csv"))
 
 
 def test_a_path_is_looked_up_next_to_the_study_file_then_in_the_current_directory(

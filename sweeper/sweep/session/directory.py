@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.config import StudyConfig
+from sweeper.config.toml import of_home
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
 from sweeper.rundir import (
@@ -48,8 +49,13 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         SetupError: it, or its parent, is not a directory that this user may write to, or something
         else is in place of a file of the study.
         DamagedLedgerError: its ledger is missing.
-        StudyError: it has files that do not belong to a study, but no ledger, or imported trials.
+        StudyError: it has files that do not belong to a study, but no ledger, or imported trials;
+        or a new study is to be run in a directory that is called ~.
     """
+    name = config.results.dir or ""
+    if (full := of_home(name)) and (fresh or not holds_study(run_dir)):
+        found = f"'{name}' would be in a directory that is called ~"
+        raise StudyError(config.problem("results.dir", found, full))
     hint = "rename the directory, or set results.dir to another"
     refuse_non_utf8(run_dir.root.absolute(), hint)
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweeper
+from sweeper.config import parse
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import DamagedLedgerError, SetupError, StudyError
 from sweeper.rundir import RunDir
@@ -86,6 +87,25 @@ def test_a_directory_whose_name_is_not_utf_8_is_refused(
     monkeypatch.chdir(renamed)
     with pytest.raises(SetupError, match=f"{found}, or set results.dir to another"):
         check_directory(study, RunDir(Path("run")))
+
+
+def test_a_new_study_is_not_run_in_a_directory_that_is_called_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    study = parse(DIGITS, tmp_path / "study.toml", ["results.dir=~/runs/a"])
+    with pytest.raises(StudyError) as refused:
+        check_directory(study, RunDir(study.run_dir))
+    assert str(refused.value) == (
+        "--set: results.dir: '~/runs/a' would be in a directory that is called ~; write "
+        "/home/ada/runs/a, or $HOME for ~ on a command line: only a shell expands ~"
+    )
+    study.run_dir.mkdir(parents=True)
+    (study.run_dir / "ledger.db").touch()  # of a study that began under an earlier version
+    check_directory(study, RunDir(study.run_dir))
+    with pytest.raises(StudyError, match="called ~"):
+        check_directory(study, RunDir(study.run_dir), fresh=True)
 
 
 def assert_named(study: Study, name: str, found: str) -> None:
