@@ -38,7 +38,7 @@ from sweeper.data.remarks import (
 from sweeper.data.sizes import SplitSizes
 from sweeper.data.split import times
 from sweeper.data.text_numbers import gap_words
-from sweeper.data.useless_columns import stray_text, text_faults, useless_columns
+from sweeper.data.useless_columns import read_as_missing, stray_text, text_faults, useless_columns
 from sweeper.errors import DataError, Problem, did_you_mean, listed
 
 # usual names of columns to predict
@@ -184,6 +184,7 @@ def _guess(
     plain_target = raw.frame[target]
     of_target = targeted.frame[target] if target in declared else without_fractions(plain_target)
     stray = stray_text(usable, of_target)
+    ways = read_as_missing(usable, of_target, words, f" and {MISSING_TARGET}") if stray else ()
     is_classes = not stray and _is_classes(of_target)
     labels = _as_codes(usable, of_target, whole) if is_classes else of_target
     of_each = labels.value_counts()
@@ -207,7 +208,7 @@ def _guess(
         commonest=int(counts.max()) if len(counts) else 0,
         gaps=len(whole.frame) - len(raw.frame),
         as_text={**_gap_classes(usable, labels, words), **number_texts},
-        stray=stray,
+        stray="; ".join([stray, *ways]),
         codes=_codes(labels),
         is_text=not stray and not is_numeric_dtype(plain_target.dtype),
         as_numbers=number_texts.get(target, ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from sweeper.config.toml import toml_value
 from sweeper.data.columns import check_kind, has_too_many_values, is_number, strays
 from sweeper.data.dates import are_date_texts
 from sweeper.data.identifiers import row_id_reason
@@ -18,6 +20,8 @@ from sweeper.errors import counted
 
 # a column with fewer values may have none among the training rows
 _LEAST_VALUES = 5
+# more different words among numbers hardly all mean a missing value
+_MAX_STRAY_WORDS = 3
 
 
 def useless_columns(raw: RawData, words: Sequence[str]) -> dict[str, str]:
@@ -43,6 +47,20 @@ def stray_text(raw: RawData, column: pd.Series[Any]) -> str:
     return f"'{column.iloc[row]}' in {raw.places([row])} is not a number{more}"
 
 
+def read_as_missing(
+    raw: RawData, column: pd.Series[Any], words: Sequence[str], also: str = ""
+) -> Iterator[str]:
+    """How to read few words among the numbers of a column as missing values.
+
+    `words` already mean a missing value, and the setting `also` is needed. Text with digits, or of
+    many kinds, may mean something else.
+    """
+    others = [*map(str, column[strays(column, raw.decimal).to_numpy()].unique())]
+    if len(others) <= _MAX_STRAY_WORDS and not re.search(r"\d", " ".join(others)):
+        setting = f"missing_values = {toml_value([*dict.fromkeys(['', *words, *others])])}"
+        yield f"write {setting}{also} in [data] if that means a missing value"
+
+
 def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
     """Why a study cannot learn from a column."""
     column = raw.frame[name]
@@ -65,7 +83,9 @@ def _faults(raw: RawData, name: str, words: Sequence[str]) -> Iterator[str]:
                 yield f"holds {numbers}; {numbers.fix(raw.csv, words)}{keep}"
             return
         if stray:
-            yield f"would be numbers, but {stray}; fix that, and remove '{name}' from data.drop"
+            ways = [*read_as_missing(raw, column, words), "fix that"]
+            fix = f"{', or '.join(ways)}, and remove '{name}' from data.drop"
+            yield f"would be numbers, but {stray}; {fix}"
         yield from text_faults(column)
 
 

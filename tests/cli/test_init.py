@@ -216,6 +216,35 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
     ]
 
 
+def test_init_shows_how_to_read_a_few_words_among_numbers_as_missing(command: CommandLine) -> None:
+    n = pd.Series(range(100))
+    table = pd.DataFrame(
+        {
+            "year": (1950 + n % 60).astype(str).mask(n % 17 == 3, "k.A.").mask(n == 5, "NA"),
+            "size": n % 7 / 2,
+            "price": (n * 3.5).astype(str).mask(n % 13 == 2, "on request"),
+        }
+    )
+    table.to_csv(command.directory / "houses.csv", index=False)
+    done = command("init", "--data", "houses.csv")
+    words = '["", "NA", "k.A."]'
+    assert (
+        f"'k.A.' in line 5 is not a number, nor are 5 more; write missing_values = {words} in "
+        "[data] if that means a missing value, or fix that, and remove 'year' from data.drop"
+    ) in done.stderr
+    assert (
+        "fix the target before you run the study: 'on request' in line 4 is not a number, nor are "
+        '7 more; write missing_values = ["", "NA", "on request"] and missing_target = "drop" in '
+        "[data] if that means a missing value\n"
+    ) in done.stderr
+
+    study = command.directory / "study.toml"
+    settings = 'missing_values = ["", "NA", "k.A.", "on request"]\nmissing_target = "drop"\n'
+    study.write_text(study.read_text().replace('drop   = ["year"]', f"{settings}drop = []"))
+    data = prepare(load(study))
+    assert (data.n_features, data.feature_names) == (2, ("year", "size"))
+
+
 @pytest.mark.parametrize(("name", "least", "is_told"), [("Weight", 0, True), ("fnlwgt", -1, False)])
 def test_init_comments_the_setting_that_weights_rows(
     name: str, least: int, is_told: bool, command: CommandLine
