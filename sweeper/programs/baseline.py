@@ -65,7 +65,7 @@ class _Scored:
 
 
 def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
-    folds, rows = max(1, data.n_folds), _rows_to_fit(data)
+    folds, most = max(1, data.n_folds), _most_rows_to_fit(data)
     metrics = _in_one_size(scoring(config, data), data)
     constant: list[_Scored] = []
     linear: list[_Scored] = []
@@ -73,8 +73,8 @@ def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
         fold_data = _fold(data, fold)
         x, y, weights = fold_data.train
         constant.append(_scored(constant_model(data, y, weights), fold_data, metrics))
-        if rows:
-            chosen = _sample(config, len(x), rows)
+        if most:
+            chosen = _sample(config, len(x), most)
             sample = x[chosen], y[chosen], _of(weights, chosen)
             linear.append(_scored(linear_model(data, *sample), fold_data, metrics))
     names = ("majority class", "logistic regression") if data.class_names else ("mean", "ridge")
@@ -82,15 +82,21 @@ def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
     if linear:
         models.append(_model(names[1], linear, is_linear=True))
     few = f"{data.n_features} features are too many for a linear model that takes a few seconds"
+    rows = min(most, *_rows_of_trainings(data))
     return Baseline(data.digest, rows, tuple(models), "" if linear else few)
 
 
-def _rows_to_fit(data: Dataset) -> int:
-    """How many training rows of each fold a linear model is fitted to; 0 if it is too large."""
+def _most_rows_to_fit(data: Dataset) -> int:
+    """The most training rows of a fold to fit a linear model to; 0 if it is too large."""
     n_logits = len(data.class_names) if len(data.class_names) > 2 else 1
     numbers = data.n_features * n_logits * max(1, data.n_folds)
-    rows = min(data.train_rows, _MOST_ROWS, _MOST_NUMBERS // max(1, numbers))
-    return rows if rows >= min(data.train_rows, _LEAST_ROWS) else 0
+    most = min(_MOST_ROWS, _MOST_NUMBERS // max(1, numbers))
+    return most if most >= min(_LEAST_ROWS, max(_rows_of_trainings(data))) else 0
+
+
+def _rows_of_trainings(data: Dataset) -> list[int]:
+    """How many rows there are to train on in each fold, or in the only training part."""
+    return [len(data.training_rows(fold)) for fold in range(max(1, data.n_folds))]
 
 
 def _sample(config: StudyConfig, n_rows: int, most: int) -> NDArray[np.intp] | slice:

@@ -63,8 +63,8 @@ class Baseline:
     """The simple models of a study, fitted to its training part; the constant one comes first.
 
     `digest` is that of the prepared data, and `rows` counts the training rows that the linear model
-    was fitted to, a sample if there are many. `skipped` says why both models or the linear one are
-    missing; empty if neither is.
+    was fitted to, a sample if there are many; with folds, those of the fold with the fewest.
+    `skipped` says why both models or the linear one are missing; empty if neither is.
     """
 
     digest: str

@@ -132,10 +132,17 @@ def test_the_standard_error_of_a_share_is_that_of_a_binomial(
     assert model.errors["val_accuracy"] == pytest.approx(expected, rel=0.5)
 
 
-def test_with_folds_values_are_means_over_the_folds(study: Callable[..., StudyConfig]) -> None:
+@pytest.mark.parametrize("first_fold", [0.0, 0.7])  # the share of its rows, if it is larger
+def test_with_folds_values_are_means_over_models_of_all_their_rows(
+    first_fold: float, study: Callable[..., StudyConfig]
+) -> None:
     config = study("'big'", "['kind', 'small']", "study.folds=3", *NUMBERS)
     data = prepared(config)
-    found = scores(measure_baseline(config, data))["ridge"]["val_r2"]
+    is_first = np.arange(len(data.fold_of)) < first_fold * len(data.fold_of)
+    data = replace(data, fold_of=np.where(is_first, 0, data.fold_of))
+    baseline = measure_baseline(config, data)
+    assert baseline.rows == min(len(data.training_rows(fold)) for fold in range(3))
+    found = scores(baseline)["ridge"]["val_r2"]
     of_folds: list[float] = []
     for fold in range(3):
         x, own = data.x_train * data.fold_scale[fold] + data.fold_shift[fold], data.fold_of == fold
