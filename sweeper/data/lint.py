@@ -39,6 +39,8 @@ DATE = (
 _FEW_ROWS = 5
 # by which factor the rows of a part may differ from its share
 _UNEVEN = 2.0
+# the share of the steps of a fold that it takes at least without a warning
+_LEAST_STEPS = 0.9
 _CLASSES_SHOWN = 5
 # from this share on, one class hides how the others are predicted
 _IMBALANCED = 0.79
@@ -66,6 +68,7 @@ def data_warnings(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
         *_skewed(config, data),
         *_untested(config, data),
         *_uneven_groups(config, data),
+        *_uneven_folds(config, data),
         *_dates(data),
         *_idle_generator(config, data),
     )
@@ -343,6 +346,28 @@ def _uneven_groups(config: StudyConfig, data: Dataset) -> Iterator[str]:
             f"the groups in '{split.group}' differ in size: {listed(far)}; write other shares or "
             "another data.split.seed"
         )
+
+
+def _uneven_folds(config: StudyConfig, data: Dataset) -> Iterator[str]:
+    """Folds with fewer steps per epoch than their rows are enough for, since one has few rows."""
+    rows = [len(data.training_rows(fold)) for fold in range(data.n_folds)]
+    if not rows:
+        return
+    few, many = min(rows), max(rows)
+    batch = min(
+        _values(config, "train.batch_size"), key=lambda size: (few // size) / max(1, many // size)
+    )
+    steps, most = few // batch, many // batch
+    if steps >= _LEAST_STEPS * most:
+        return
+    fix = "write a smaller train.batch_size"
+    if few < _LEAST_STEPS * many and (group := config.data.split.group) is not None:
+        fix = f"smaller groups in '{group}' (data.split.group) would make the folds more even"
+    yield (
+        f"with train.batch_size = {batch}, every fold takes only {counted(steps, 'step')} per "
+        f"epoch, because one of them has only {few} training rows; with up to {many}, others have "
+        f"enough for {most}; {fix}"
+    )
 
 
 def _dates(data: Dataset) -> Iterator[str]:

@@ -44,7 +44,8 @@ def reordered(
 def _orders(config: StudyConfig, data: Dataset, batch_size: int) -> NDArray[np.int32]:
     """The rows of every batch, shaped (members, epochs, steps, batch_size).
 
-    Folds that differ by a row may differ by a step: all take the lowest number of steps.
+    All folds take as many steps as the one with the fewest training rows, because they are lanes of
+    one program; `data_warnings` reports this if others could take clearly more.
     """
     seed, epochs = config.study.seed, config.max_epochs
     orders: list[NDArray[np.int32]] = []

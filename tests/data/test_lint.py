@@ -17,7 +17,7 @@ from sweeper.data.lint import data_warnings
 from sweeper.data.prepare import prepare
 from sweeper.preflight.preview import data_preview
 from sweeper.results.events import Event, Warned
-from tests.small_studies import COUPLED, write_mixture
+from tests.small_studies import COUPLED, bent, write_mixture
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
 GOOD = "size,kind\n" + "".join(f"{i % 7},{'Stays' if i % 2 else 'Leaves'}\n" for i in range(12))
@@ -332,6 +332,33 @@ def test_groups_that_shift_the_shares_of_a_split_are_named(make_study) -> None:
     assert "differ in size" not in warnings_of(
         make_study(f"{CODED}{split}", f"size,city,kind\n{even}")
     )
+
+
+def test_folds_that_take_fewer_steps_because_another_has_few_rows_are_reported(
+    make_study, tmp_path: Path
+) -> None:
+    table = "size,city,kind\n" + "".join(f"{i},{max(i, 35)},{'ab'[i % 2]}\n" for i in range(51))
+
+    def warnings_of_folds(split: str, batch_size: str) -> list[str]:
+        own = make_study(f"{CODED}{split}", table)
+        text = bent(own.source.text, "study.folds=2", batch_size)
+        return [told for told in told_of(parse(text, tmp_path / "s.toml")) if "every fold" in told]
+
+    even, grouped = "split = { test = 0.0 }\n", "split = { test = 0.0, group = 'city' }\n"
+    searched = "search.train.batch_size={type='int', low=1, high=20}"
+    found = (
+        "with train.batch_size = 13, every fold takes only 1 step per epoch, because one of them "
+        "has only 25 training rows; with up to 26, others have enough for 2; write a smaller "
+        "train.batch_size"
+    )
+    assert warnings_of_folds(even, "train.batch_size=5") == []
+    assert warnings_of_folds(even, "train.batch_size=13") == [found]
+    assert warnings_of_folds(even, searched) == [found]
+    assert warnings_of_folds(grouped, "train.batch_size=2") == [
+        "with train.batch_size = 2, every fold takes only 4 steps per epoch, because one of them "
+        "has only 8 training rows; with up to 43, others have enough for 21; smaller groups in "
+        "'city' (data.split.group) would make the folds more even"
+    ]
 
 
 def test_settings_of_columns_and_classes_without_effect_are_named(make_study) -> None:
