@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.data.dataset import Dataset
+from sweeper.data.target import transformed
 
 Predict = Callable[[NDArray[Any]], NDArray[Any]]
 """The outputs for some rows, of the shape and scale of a trial's: logits, or scaled numbers."""
@@ -32,16 +33,27 @@ _SCIKIT_LEARN = r"sklearn\."  # its modules
 
 
 def constant_model(data: Dataset, y: NDArray[Any], weights: Weights = None) -> Predict:
-    """Predicts the shares of the classes in `y`, or its mean, with these weights of its rows."""
+    """Predicts the shares of the classes in `y`, or its mean, with these weights of its rows.
+
+    The mean is that of numbers in the data's own units, from which transformed targets differ.
+    """
     if data.class_names:
         counts = np.bincount(y, weights, minlength=len(data.class_names))
         total = len(y) if weights is None else counts.sum()
         value = as_outputs(data, np.log(np.maximum(counts / total, _LEAST_SHARE))[None])
-    elif weights is None:
-        value = y.mean(axis=0, dtype=np.float64)[None]
+    elif data.y_transform == "none":
+        value = _mean(y, weights)
     else:
-        value = np.average(np.asarray(y, np.float64), axis=0, weights=weights)[None]
+        mean = _mean(data.targets_in_unit(np.asarray(y, np.float64)), weights)
+        value = (transformed(mean, data.y_transform) - data.y_mean) / data.y_scale
     return lambda x: np.repeat(value, len(x), axis=0)
+
+
+def _mean(y: NDArray[Any], weights: Weights) -> NDArray[np.float64]:
+    """The mean of each target, shaped (1, targets)."""
+    if weights is None:
+        return y.mean(axis=0, dtype=np.float64)[None]
+    return np.average(np.asarray(y, np.float64), axis=0, weights=weights)[None]
 
 
 def linear_model(

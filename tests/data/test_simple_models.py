@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from sweeper.data.dataset import Dataset
 from sweeper.data.simple_models import _one_thread, boosted_trees, constant_model, linear_model
+from sweeper.data.target import transformed
 
 DRAW = np.random.default_rng(3)
 X = DRAW.normal(size=(160, 5))
@@ -67,6 +68,20 @@ def test_targets_get_the_numbers_of_ridge(rows: int, targets: int) -> None:
     assert found.shape == constant.shape == (len(NEW), targets)
     np.testing.assert_allclose(found, plain.predict(NEW).reshape(found.shape), rtol=1e-9)
     np.testing.assert_allclose(constant, mean.predict(NEW).reshape(found.shape), rtol=1e-9)
+
+
+@pytest.mark.parametrize("transform", ["log", "log1p"])
+@pytest.mark.parametrize("weights", [None, np.linspace(0.0, 2.0, len(X))])
+def test_the_constant_of_transformed_targets_is_the_mean_in_their_own_unit(
+    transform: str, weights: NDArray[Any] | None
+) -> None:
+    targets = np.exp(X @ SLOPES)
+    mean, scale = (0.5, -1.0, 0.0), (2.0, 3.0, 1.0)
+    y = (transformed(targets, transform) - mean) / scale
+    data = data_of(y, y_transform=transform, y_mean=mean, y_scale=scale)
+    found = data.targets_in_unit(constant_model(data, y, weights)(NEW))
+    expected = np.average(targets, axis=0, weights=weights)
+    np.testing.assert_allclose(found, np.tile(expected, (len(NEW), 1)), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
