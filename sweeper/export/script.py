@@ -296,6 +296,16 @@ class Periodic(eqx.Module):
         parts = jax.numpy.einsum("nf,nef->ne", waves, self.linear.weight) + self.linear.bias
         return jax.numpy.concatenate([jax.nn.relu(parts).ravel(), x[count:]])
 """
+# the function of a user may build layers of another precision, but all of them are trained in one
+_IN_PRECISION = """\
+def in_precision(leaf):
+    is_array = isinstance(leaf, jax.ShapeDtypeStruct)
+    if is_array and jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+        return jax.ShapeDtypeStruct(leaf.shape, DATA["dtype"])
+    return leaf
+
+
+"""
 _CLASSES = ((MlpNetwork, _MLP), (TabMNetwork, _TABM))
 _STATIC = "encoding: object = eqx.field(static=True)"
 
@@ -318,10 +328,14 @@ def _built(networks: Mapping[str, Network], dtype: str) -> str:
     if _has_state(networks):
         name = "MODEL, STATE"
     read = 'eqx.tree_deserialise_leaves(HERE / "model.eqx", eqx.filter_eval_shape(build))'
+    build = f"def build():\n    return {body}\n\n\n"
+    shapes = ""
     if any(isinstance(one, UserNetwork) for one in networks.values()):
-        read = f"eqx.nn.inference_mode({read})"
+        read = 'eqx.nn.inference_mode(eqx.tree_deserialise_leaves(HERE / "model.eqx", shapes))'
+        build += _IN_PRECISION
+        shapes = "    shapes = jax.tree.map(in_precision, eqx.filter_eval_shape(build))\n"
     within = f"with jax.enable_x64({dtype == 'float64'}):  # whatever the caller's setting is"
-    return f"def build():\n    return {body}\n\n\n{within}\n    {name} = {read}\n"
+    return f"{build}{within}\n{shapes}    {name} = {read}\n"
 
 
 def _has_state(networks: Mapping[str, Network]) -> bool:

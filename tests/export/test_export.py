@@ -25,6 +25,7 @@ from sweeper.export.saved_model import OtherVersionsWarning, SavedModel
 from sweeper.programs.saved_file import MODEL_FILE
 from tests.command_line import CommandLine
 from tests.executors.test_jax_setup import OTHERS, own_settings
+from tests.in_process import study_in, trained
 from tests.processes import ROOT
 from tests.standalone import standalone
 
@@ -238,6 +239,63 @@ def test_the_exported_module_predicts_the_same_with_equinox_alone(
     card = (study / "best" / "README.md").read_text(encoding="utf-8")
     assert "copied here: `nets.py`." in card
     assert f"However, {TRUST_NEEDED}." in card
+
+
+MIXED = """
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Mixed(eqx.Module):
+    first: eqx.nn.Linear
+    last: eqx.nn.Linear
+    scale: np.ndarray
+    norm: eqx.nn.BatchNorm | None
+
+    def __init__(self, in_size, out_size, dtype, key, has_norm=False):
+        self.first = eqx.nn.Linear(in_size, 4, key=key, dtype=dtype)
+        self.last = eqx.nn.Linear(4, out_size, key=key)
+        self.scale = np.full(4, 0.5, np.float16)
+        self.norm = eqx.nn.BatchNorm(4, "batch", mode="ema") if has_norm else None
+
+    def __call__(self, x, state=None):
+        x = jnp.tanh(self.first(x)) * self.scale
+        if self.norm is None:
+            return self.last(x)
+        x, state = self.norm(x, state)
+        return self.last(x), state
+
+
+def plain(in_size, out_size, dtype, key):
+    return Mixed(in_size, out_size, dtype, key)
+
+
+def normed(in_size, out_size, dtype, key):
+    return eqx.nn.make_with_state(Mixed)(in_size, out_size, dtype, key, has_norm=True)
+"""
+
+
+@pytest.mark.parametrize("function", ["plain", "normed"])
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", "bfloat16"), ("float64", "float32")])
+def test_layers_that_a_function_builds_in_another_precision_are_those_that_were_trained(
+    precision: str, dtype: str, function: str, tmp_path: Path
+) -> None:
+    ROWS.to_csv(tmp_path / "plants.csv", index=False)
+    (tmp_path / "mixed.py").write_text(MIXED, encoding="utf-8")
+    model = f"model={{kind='python', function='mixed:{function}', dtype='{dtype}'}}"
+    search = "search={optimizer.lr={type='categorical', choices=[1e-2]}}"
+    settings = ("study.n_trials=1", "study.replicates=1", f"execution.precision={precision}")
+    results = trained(study_in(tmp_path, STUDY, model, search, *settings))
+    export(results.run_dir.root, None, 0, tmp_path / "best")
+    given = {"water": ROWS["water"].to_numpy(), "soil": ROWS["soil"].to_numpy(object)}
+
+    found = standalone(tmp_path / "best", tmp_path, {"predict": "load.predict(given)"}, **given)
+
+    with jax.enable_x64(precision == "float64"):
+        expected = sweeper.load(tmp_path / "best", base_dir=tmp_path).predict(ROWS)
+    np.testing.assert_allclose(found["predict"], expected, rtol=1e-5)
 
 
 def test_the_exported_module_refuses_to_run_another_models_code(
