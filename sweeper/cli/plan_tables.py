@@ -107,8 +107,8 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The rows and columns of the data, the split and the balance of classes."""
     yield pairs(
         {
-            "data": f"{counted(data['train_rows'], 'row')} for training, "
-            f"{data['val_rows']} for validation, {data['test_rows']} for testing; "
+            "data": f"{_rows_of(data, 'train_rows')} for training, "
+            f"{_numbers_of(data, 'val_rows')} for validation, {data['test_rows']} for testing; "
             f"{formatting.size(data['bytes'])}",
             "columns": f"{data['numbers']} of numbers, {data['categories']} of categories, "
             f"{counted(data['missing'], 'value')} missing; "
@@ -128,6 +128,18 @@ def _data(data: Mapping[str, Any]) -> Iterator[RenderableType]:
             values = [list(record.values()) for record in records[:_MAX_SHOWN]]
             yield ""
             yield rows(title, headings, values)
+
+
+def _rows_of(data: Mapping[str, Any], part: str) -> str:
+    """How many rows a part has, such as `1 row` or `47 to 207 rows` of folds."""
+    numbers = _numbers_of(data, part)
+    return f"{numbers} {'row' if numbers == '1' else 'rows'}"
+
+
+def _numbers_of(data: Mapping[str, Any], part: str) -> str:
+    """How many rows a part has, as a range if folds differ."""
+    counts = [fold[part] for fold in data["rows_of_folds"]] or [data[part]]
+    return formatting.span(min(counts), max(counts))
 
 
 def _missing(data: Mapping[str, Any]) -> dict[str, str]:

@@ -137,14 +137,22 @@ class Dataset:
         return len(self.fold_scale)
 
     @property
+    def rows_of_folds(self) -> tuple[tuple[int, int], ...]:
+        """How many rows each fold trains and is validated on; those of the split without folds."""
+        if not self.n_folds:
+            return ((len(self.x_train), len(self.x_val)),)
+        validated = np.bincount(self.fold_of, minlength=self.n_folds).tolist()
+        return tuple((len(self.x_train) - rows, rows) for rows in validated)
+
+    @property
     def train_rows(self) -> int:
-        """How many rows each training uses; with folds, that of the first fold."""
-        return len(self.training_rows(0))
+        """How many rows each training uses; with folds, the fewest of any fold."""
+        return min(train for train, _ in self.rows_of_folds)
 
     @property
     def val_rows(self) -> int:
-        """How many rows each training is validated on."""
-        return len(self.x_val) or len(self.x_train) - self.train_rows
+        """How many rows each training is validated on; with folds, the most of any fold."""
+        return max(val for _, val in self.rows_of_folds)
 
     def training_rows(self, fold: int) -> NDArray[np.int32]:
         """The training rows that `fold` trains on."""

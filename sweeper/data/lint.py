@@ -350,10 +350,9 @@ def _uneven_groups(config: StudyConfig, data: Dataset) -> Iterator[str]:
 
 def _uneven_folds(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """Folds with fewer steps per epoch than their rows are enough for, since one has few rows."""
-    rows = [len(data.training_rows(fold)) for fold in range(data.n_folds)]
-    if not rows:
+    if not data.n_folds:
         return
-    few, many = min(rows), max(rows)
+    few, many = data.train_rows, max(train for train, _ in data.rows_of_folds)
     batch = min(
         _values(config, "train.batch_size"), key=lambda size: (few // size) / max(1, many // size)
     )

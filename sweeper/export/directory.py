@@ -220,6 +220,9 @@ def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> d
         )
         raise SetupError(Problem(str(run_dir.preparation), "", str(error), hint)) from error
     folds = data.pop("folds")
+    # notes of earlier versions only count the rows of the first fold
+    if rows := data.pop("rows_of_folds", ()):
+        data["rows"] |= rows[fold]
     scaled = {name: values[fold] for name, values in folds.items() if values}
     return {**data, "fold": scaled or None}
 

@@ -206,6 +206,7 @@ def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
         "train_rows": data.train_rows,
         "val_rows": data.val_rows,
         "test_rows": len(data.x_test),
+        "rows_of_folds": _rows_of_folds(data),
         "features": data.n_features,
         "outputs": data.out_size,
         "weight": config.data.weight_column,
@@ -220,6 +221,12 @@ def data_preview(config: StudyConfig, data: Dataset) -> dict[str, Any]:
         "modes": list(_modes(data)),
         "classes": list(_classes(data)),
     }
+
+
+def _rows_of_folds(data: Dataset) -> list[dict[str, int]]:
+    """The training and validation rows of each fold; empty without folds."""
+    counts = data.rows_of_folds if data.n_folds else ()
+    return [{"train_rows": train, "val_rows": val} for train, val in counts]
 
 
 def _missing_values(config: StudyConfig) -> list[str]:

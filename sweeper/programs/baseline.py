@@ -82,7 +82,7 @@ def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
     if linear:
         models.append(_model(names[1], linear, is_linear=True))
     few = f"{data.n_features} features are too many for a linear model that takes a few seconds"
-    rows = min(most, *_rows_of_trainings(data))
+    rows = min(most, data.train_rows)
     return Baseline(data.digest, rows, tuple(models), "" if linear else few)
 
 
@@ -91,12 +91,8 @@ def _most_rows_to_fit(data: Dataset) -> int:
     n_logits = len(data.class_names) if len(data.class_names) > 2 else 1
     numbers = data.n_features * n_logits * max(1, data.n_folds)
     most = min(_MOST_ROWS, _MOST_NUMBERS // max(1, numbers))
-    return most if most >= min(_LEAST_ROWS, max(_rows_of_trainings(data))) else 0
-
-
-def _rows_of_trainings(data: Dataset) -> list[int]:
-    """How many rows there are to train on in each fold, or in the only training part."""
-    return [len(data.training_rows(fold)) for fold in range(max(1, data.n_folds))]
+    largest = max(train for train, _ in data.rows_of_folds)
+    return most if most >= min(largest, _LEAST_ROWS) else 0
 
 
 def _sample(config: StudyConfig, n_rows: int, most: int) -> NDArray[np.intp] | slice:

@@ -124,6 +124,7 @@ def note_of(data: Dataset, spec: DataSpec) -> str:
     """The text of the note on this data."""
     folds = {"scale": data.fold_scale.tolist(), "shift": data.fold_shift.tolist()}
     numbers = data.x_train[:, : len(data.transform.get("numbers", ()))]  # as scaled
+    of_folds = [{"train": train, "val": val} for train, val in data.rows_of_folds]
     note: dict[str, Any] = {
         "spec": spec.body,
         "feature_names": data.feature_names,
@@ -135,6 +136,7 @@ def note_of(data: Dataset, spec: DataSpec) -> str:
         "transform": data.transform,
         "folds": folds,
         "ranges": {"low": numbers.min(axis=0).tolist(), "high": numbers.max(axis=0).tolist()},
+        **({"rows_of_folds": of_folds} if data.n_folds else {}),
     }
     return json.dumps({**note, _CHECK: _check(note)})
 

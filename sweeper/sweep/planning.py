@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,16 @@ def plan_digests(config: StudyConfig, data: Dataset, forecast: Mapping[str, Any]
     lane_loop = lane_loop_of(config, jax.default_backend())
     return {
         "study": short_hash(settings, *others),
-        "data": short_hash(asdict(data_sizes(config, data))),
+        "data": short_hash(asdict(_sizes_of_first_fold(config, data))),
         "device": short_hash(lane_loop, n_devices(config), costs_of(config).as_dict()),
         "forecast": short_hash(forecast),
     }
+
+
+def _sizes_of_first_fold(config: StudyConfig, data: Dataset) -> DataSizes:
+    """The sizes that plans are for; earlier versions counted the rows of the first fold."""
+    train, val = data.rows_of_folds[0]
+    return replace(data_sizes(config, data), train_rows=train, val_rows=val)
 
 
 def read_plan(path: Path, config: StudyConfig, data: Dataset) -> Forecast:

@@ -46,6 +46,17 @@ def test_its_sizes_are_those_of_the_model() -> None:
     assert (regression.n_features, regression.out_size) == (2, 3)
 
 
+def test_each_fold_counts_its_own_rows() -> None:
+    rows = np.zeros((6, 2))
+    folds = {"fold_of": np.array([1, 0, 1, 2, 1, 0]), "fold_scale": np.ones((3, 2))}
+    of_folds = replace(DATASET, x_train=rows, x_val=rows[:0], **folds)
+
+    assert DATASET.rows_of_folds == ((2, 1),)
+    assert of_folds.rows_of_folds == ((4, 2), (3, 3), (5, 1))
+    assert (of_folds.train_rows, of_folds.val_rows) == (3, 3)
+    assert [len(of_folds.training_rows(fold)) for fold in range(3)] == [4, 3, 5]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -18,7 +18,7 @@ from sweeper.export import export
 from sweeper.export.predict import predicted
 from sweeper.export.saved_model import UnknownCategoryWarning
 from sweeper.results import formatting
-from tests.in_process import study_in, trained
+from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
 from tests.standalone import standalone
 
@@ -121,6 +121,29 @@ def test_the_card_describes_the_model(digits: Path) -> None:
         assert f"\n{line}\n" in f"\n{card}"
     for package in ("equinox", "jax", "numpy", "sweeper"):
         assert f"\n| {package} | " in card
+
+
+def test_the_card_and_the_plan_of_folds_name_the_rows_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = PENGUINS.assign(place=[max(row, 70) for row in range(120)])
+    table.to_csv(tmp_path / "penguins.csv", index=False)
+    settings = "data.split={test=0.1,group='place'}", "study.folds=2"
+    config = study_in(tmp_path, STUDY, *settings)
+    results, counts = trained(config), prepared(config).rows_of_folds
+    assert len({*counts}) == 2
+
+    for fold, (train, val) in enumerate(counts):
+        export(results.run_dir.root, None, fold, tmp_path / f"{fold}")
+        card = (tmp_path / f"{fold}" / "README.md").read_text(encoding="utf-8")
+        assert f"| rows | {train} for training, {val} for validation, " in card
+
+    capsys.readouterr()
+    sweeper.command(
+        "plan", str(tmp_path / "study.toml"), *(word for one in settings for word in ("--set", one))
+    )
+    (train, val) = (" to ".join(map(str, sorted(part))) for part in zip(*counts, strict=True))
+    assert f"{train} rows for training, {val} for validation, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sweeper
@@ -60,6 +61,22 @@ def test_a_study_follows_its_own_plan(
 ) -> None:
     read = read_plan(written(plan, study.base_dir), study, data)
     assert read == make_forecast(study, data, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_plan_names_its_data_by_the_rows_of_the_first_fold_as_earlier_versions_did(
+    first: int, study: StudyConfig, data: Dataset, plan: dict[str, Any]
+) -> None:
+    n_rows, n_val = len(data.x_train) + len(data.x_val), len(data.x_val)
+    folds = np.where(np.arange(n_rows) < n_val, first, 1 - first)
+    features = np.concatenate([data.x_train, data.x_val])
+    scale = np.ones((2, data.n_features))
+    of_folds = replace(data, x_train=features, x_val=data.x_val[:0], fold_of=folds)
+    of_folds = replace(of_folds, fold_scale=scale, fold_shift=scale)
+
+    digests = plan_digests(study, of_folds, plan["forecast"])
+
+    assert (digests["data"] == plan["digests"]["data"]) == (first == 0)
 
 
 def test_a_plan_of_a_study_with_other_settings_is_refused(
