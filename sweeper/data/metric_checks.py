@@ -15,7 +15,8 @@ from sweeper.data.sizes import can_stratify
 from sweeper.errors import DataError, Problem, counted, listed
 
 _CLASSES_SHOWN = 5
-_ZERO = 1e-6  # smaller shares of the largest target are 0
+# how many roundings of the mean target a standardized one may be from 0 and still count as 0
+_ROUNDINGS = 8
 
 
 def check_metrics(config: StudyConfig, data: Dataset) -> None:
@@ -84,15 +85,22 @@ def _constant(data: Dataset, y: NDArray[Any], part: str) -> str | None:
 
 def _zero(data: Dataset, y: NDArray[Any], part: str) -> str | None:
     units = np.abs(data.targets_in_unit(y.astype(np.float64)))
-    # a target of 0 that was standardized in single precision
-    n_rows = int((units < _ZERO * np.max(units, axis=0, initial=0)).any(axis=1).sum())
-    return f"a target is 0 in {counted(n_rows, 'row')} of {part}" if n_rows else None
+    rounding = np.finfo(y.dtype)
+    # a target less its mean is rounded as the mean is; a rounded logarithm only changes by a share
+    means = 0.0 if data.y_transform == "log" else np.abs(data.y_mean)
+    limits = np.maximum(_ROUNDINGS * rounding.eps * means, rounding.tiny)
+    n_rows = int((units <= limits).any(axis=1).sum())
+    found = f"0, or too close to 0 for {y.dtype}," if np.any(means) else "0"
+    return f"a target is {found} in {counted(n_rows, 'row')} of {part}" if n_rows else None
 
 
 def _problem(config: StudyConfig, data: Dataset, metric: str, reason: str) -> Problem:
     found = f"{metric} cannot be computed: {reason}"
     if metric == "mape":
-        return config.problem("train.metrics", found, "write mae instead, or remove mape")
+        hint = "write mae instead, or remove mape"
+        if config.execution.precision != "float64" and config.data.standardizes_targets:
+            hint = f'{hint}; if no target is 0, write execution.precision = "float64" instead'
+        return config.problem("train.metrics", found, hint)
     split = config.data.split
     ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
     if split.time is None:

@@ -12,6 +12,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.lint import data_warnings
 from sweeper.data.metric_checks import check_metrics
+from sweeper.data.target import transformed
 from sweeper.errors import DataError
 from tests.small_studies import DIGITS, bent
 
@@ -105,9 +106,42 @@ def test_mape_is_refused_if_a_target_is_0(part: str) -> None:
     data = numbers([[1, 1], [2, 3]], val, test, "price", "size")
     mape = study("train.loss=mse", "train.metrics=['mape']", "data.split.stratify=false")
     assert refusal(mape, data).endswith(
-        f"train.metrics: mape cannot be computed: a target is 0 in 3 rows of the {part} part; "
-        "write mae instead, or remove mape"
+        "train.metrics: mape cannot be computed: a target is 0, or too close to 0 for float32, in "
+        f"3 rows of the {part} part; write mae instead, or remove mape; if no target is 0, write "
+        'execution.precision = "float64" instead'
     )
+
+
+@pytest.mark.parametrize(
+    ("precision", "transform", "standardize", "least", "is_refused"),
+    [
+        ("float32", "none", True, 3e-4, True),
+        ("float32", "none", True, 3e-2, False),
+        ("float64", "none", True, 3e-4, False),
+        ("float32", "none", False, 3e-4, False),
+        ("float32", "log", True, 3e-4, False),
+        ("float32", "log1p", True, 3e-4, False),
+        *(("float64", transform, True, 0.0, True) for transform in ("none", "log1p")),
+        *(("float32", transform, True, 0.0, True) for transform in ("none", "log1p")),
+        ("float32", "none", False, 0.0, True),
+    ],
+)
+def test_mape_is_only_refused_for_targets_that_are_0_in_the_precision_of_the_study(
+    precision: str, transform: str, standardize: bool, least: float, is_refused: bool
+) -> None:
+    targets = np.linspace(1000, 1100, 40)[:, None]
+    targets[::4] = least
+    y = transformed(targets, transform)
+    mean, scale = (y.mean(), y.std()) if standardize else (0.0, 1.0)
+    y = (y - mean) / scale
+    units = {"y_mean": (mean,), "y_scale": (scale,), "y_transform": transform}
+    data = rows(y, y, y, precision, **units)
+    settings = "train.loss=mse", "train.metrics=['mape']", "data.split.stratify=false"
+    config = study(*settings, f"execution.precision={precision}")
+    if is_refused:
+        assert "mape cannot be computed: a target is 0" in refusal(config, data)
+    else:
+        check_metrics(config, data)
 
 
 def test_a_study_of_edition_1_continues_if_its_judging_metrics_exist() -> None:
