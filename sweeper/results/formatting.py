@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeper.errors import counted, listed, size_text
 from sweeper.results.events import Compiling
-from sweeper.results.status import Status
+from sweeper.results.status import IMPORTED_RUN, Status
 from sweeper.results.timeline import DOING, IDLE
 
 FINISHED = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
@@ -150,7 +150,8 @@ def none_feasible(status: Status) -> str | None:
     if status.feasible != 0 or not judged:
         return None
     so_far = " so far" if status.is_running else ""
-    return f"no trial meets study.constraints{so_far}; relax them, or search other ranges"
+    which = _constraints(status.run_id)
+    return f"no trial meets {which}{so_far}; relax them, or search other ranges"
 
 
 def violates(trial: Mapping[str, Any], *, is_best: bool = True) -> str | None:
@@ -160,10 +161,16 @@ def violates(trial: Mapping[str, Any], *, is_best: bool = True) -> str | None:
     """
     if trial.get("feasible") is not False:
         return None
+    constraints = _constraints(trial.get("run_id"))
     if not is_best:
-        return f"trial {trial['trial_number']} violates study.constraints"
+        return f"trial {trial['trial_number']} violates {constraints}"
     which = f"trial {trial['trial_number']} is the best of those that violate them"
-    return f"no trial meets study.constraints; {which}"
+    return f"no trial meets {constraints}; {which}"
+
+
+def _constraints(run_id: str | None) -> str:
+    """Where the constraints of a study are."""
+    return "the constraints of the Optuna study" if run_id == IMPORTED_RUN else "study.constraints"
 
 
 def outcome(trial: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
-from sweeper.results.formatting import best_trial, names, states
+from sweeper.results.formatting import best_trial, names, none_feasible, states
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.results.status import Status, hint_of_finished, no_trials, read_status
@@ -59,6 +59,8 @@ class Results:
             lines += [f"  {status.state}, {states(status)}"]
             if status.best is not None:
                 lines.append(f"  {best_trial(status.metric, status.best)}")
+            elif warning := none_feasible(status):
+                lines.append(f"  {warning}")
         lines.append(f"  in {self.run_dir.root}")
         return "\n".join(map(printable, lines))  # the directory may be from somebody else
 

@@ -37,7 +37,14 @@ from sweeper.results.columns import IMPORTANCE, LEAST_TRIALS
 from sweeper.results.importance import write_importance
 from sweeper.results.imported import ImportedTables, imported_from, is_unfinished
 from sweeper.results.listing import read_trials
-from sweeper.results.ranking import BestTrials, ParetoFront, Row, best_of, value_columns
+from sweeper.results.ranking import (
+    BestTrials,
+    ParetoFront,
+    Row,
+    best_of,
+    is_feasible,
+    value_columns,
+)
 from sweeper.results.status import IMPORTED_RUN, Status, write_status
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.study.importance import Importance
@@ -397,9 +404,12 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
             "params": json.loads(row["params_json"]),
         }
         for row in front.rows()
+        if is_feasible(row)
     ]
     ended = [row["finished_at"] for row in rows if row["finished_at"] is not None]
     counts = {state: sum(row["state"] == state for row in rows) for state in _ENDED}
+    is_judged = any(row["feasible"] is not None for row in rows)
+    feasible = sum(row["state"] == "COMPLETE" and is_feasible(row) for row in rows)
     return Status(
         study=study.name,
         run_id=IMPORTED_RUN,
@@ -426,5 +436,6 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
         spent_s={},
         committed_at=max(ended, default=None),
         front=best if several else [],
+        feasible=feasible if is_judged else None,
         diverged=sum(row["reason"] == "diverged" for row in rows),
     )

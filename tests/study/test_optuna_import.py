@@ -12,6 +12,8 @@ import pytest
 
 import sweeper
 from sweeper.config import parse
+from sweeper.dashboard.page import Page
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import StudyError
 from sweeper.results.imported import imported_from
 from sweeper.results.light import read_light
@@ -176,6 +178,28 @@ def test_an_imported_study_without_ended_trials_has_no_best(
     assert capsys.readouterr().out.startswith(f"written to {root}; 0 trials; view")
     with pytest.raises(StudyError, match="the Optuna study has no trials that ended"):
         sweeper.command("best", root)
+
+
+def test_an_imported_study_without_a_feasible_trial_has_no_best_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'limited.db'}"
+    study = optuna.create_study(storage=open_storage(url))
+    for value, excess in [(1.0, 0.5), (2.0, 0.5)]:
+        study.add_trial(optuna.trial.create_trial(value=value, constraints={"size": excess}))
+    run_dir = imported(url, tmp_path / "none", {})
+    status, sentence = read_status(run_dir), "no trial meets the constraints of the Optuna study; "
+    assert (status.best, status.feasible) == (None, 0)
+    assert sentence in str(sweeper.open_results(run_dir.root))
+    assert sentence in str(Page([PublishedStudy(run_dir)]).payload(0)["views"])
+    sweeper.command("status", str(run_dir.root))
+    sweeper.command("best", str(run_dir.root))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert sentence in shown and "study.constraints" not in shown
+
+    study.add_trial(optuna.trial.create_trial(value=3.0, constraints={"size": 0.0}))
+    status = read_status(imported(url, tmp_path / "one", {}))
+    assert ((status.best or {})["value"], status.feasible) == (3.0, 1)
 
 
 @pytest.mark.parametrize(
