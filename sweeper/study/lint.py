@@ -371,8 +371,10 @@ def _queued_twice(config: StudyConfig) -> Iterator[str]:
 
 def _repeats(config: StudyConfig) -> Iterator[str]:
     """There are more trials than different settings."""
-    points, n_trials = config.n_points, config.study.n_trials
-    if points is None or points >= n_trials or config.study.sampler.name == "grid":
+    points, n_trials, sampler = config.n_points, config.study.n_trials, config.study.sampler.name
+    if points is None or points >= n_trials:
+        return
+    if sampler == "grid" or is_function(sampler):  # both may end the study before trials repeat
         return
     again = n_trials - points
     what, instead = "nothing is searched", "study.replicates trains it with several seeds"

@@ -311,6 +311,12 @@ def test_trials_of_a_study_without_a_search_repeat() -> None:
     assert warning.startswith("nothing is searched, so at least 23 of 24 trials repeat")
 
 
+@pytest.mark.parametrize("search", [_SIX, ""])
+def test_a_sampler_of_ones_own_may_end_a_study_before_trials_repeat(search: str) -> None:
+    own = 'study.sampler.name="optuna.samplers:BruteForceSampler"'
+    assert study_warnings(_study(f"search={{{search}}}", own)) == ()
+
+
 def test_the_same_trial_twice_in_the_queue_is_reported() -> None:
     one, other = "{depth=1,lr=0.001}", "{depth=2,lr=0.001}"
     (warning,) = study_warnings(_study(f"study.enqueue=[{one},{other},{one}]"))
