@@ -191,7 +191,10 @@ def _some(epochs: Sequence[int]) -> str:
 def _too_few_trials(config: StudyConfig) -> str | None:
     """Why it never has as many other trials as it needs; None if it may have them."""
     n_trials, needed = n_proposals(config), _n_completed_needed(config)
-    if n_trials == 1 and any(_ranks(config, name) for name, _ in _pruners(config)):
+    if n_trials == 1 and any(
+        _ranks(config, name) and not _bootstrap_count(config, name, given)
+        for name, given in _pruners(config)
+    ):
         return "it compares trials, but the study has 1"
     others = _n_others_needed(config)
     if others >= n_trials:
@@ -289,18 +292,24 @@ def _fewer_at_an_epoch(config: StudyConfig) -> Iterator[str]:
 def _all_pruned(config: StudyConfig) -> Iterator[str]:
     """Successive halving promotes no trial before enough have reached a rung."""
     for name, given in _pruners(config):
-        least = given.get("bootstrap_count", 0)
-        if least and name == "hyperband" and config.edition >= 3:
+        least = _bootstrap_count(config, name, given)
+        if not least and given.get("bootstrap_count"):
             yield (
                 "study.pruner.bootstrap_count has no effect with hyperband, which ranks all trials "
                 "of a round together; remove it"
             )
-        elif name in _HALVING and rungs_of(config) and least >= n_proposals(config):
+        elif rungs_of(config) and least >= n_proposals(config):
             yield (
                 f"the pruner {name} ends every trial at its first rung: bootstrap_count = {least} "
                 f"trials must reach it before one is promoted, but the study has "
                 f"{n_proposals(config)}; write a smaller one"
             )
+
+
+def _bootstrap_count(config: StudyConfig, name: str, given: Mapping[str, Any]) -> int:
+    """How many trials must reach a rung before this pruner promotes one; 0 if it ranks rounds."""
+    is_cohort = name == "hyperband" and config.edition >= 3
+    return 0 if is_cohort else given.get("bootstrap_count", 0)
 
 
 def _late_brackets(config: StudyConfig) -> Iterator[str]:

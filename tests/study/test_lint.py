@@ -215,6 +215,15 @@ def test_a_pruner_that_ends_all_or_only_some_trials_is_reported() -> None:
     assert "some brackets judge no trial; remove max_resource" in late
 
 
+@pytest.mark.parametrize(("name", "edition"), [("asha", 6), ("asha", 1), ("hyperband", 2)])
+def test_a_pruner_that_ends_the_only_trial_is_not_also_said_to_end_none(
+    name: str, edition: int
+) -> None:
+    only = "study.n_trials=1", f"edition={edition}"
+    (warning,) = study_warnings(_pruned_by(f'name="{name}",bootstrap_count=1', *only))
+    assert warning.startswith(f"the pruner {name} ends every trial at its first rung: ")
+
+
 @pytest.mark.parametrize("name", ['name="median"', 'name="percentile",percentile=50.0'])
 def test_a_trial_is_compared_with_at_least_n_startup_trials_others(name: str) -> None:
     config = _pruned_by(f"{name},n_startup_trials=4")
