@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_numeric_dtype
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import SplitTable
@@ -91,6 +92,8 @@ def _parts(column: pd.Series[Any]) -> NDArray[Any]:
 
 def splits_rows(column: pd.Series[Any]) -> bool:
     """Whether each value of a column names a split, and more than one of them occurs."""
+    if is_numeric_dtype(column.dtype):
+        return False
     parts = {_WORDS.get(str(value).strip().lower()) for value in column.unique()}
     return "train" in parts and None not in parts and len(parts) > 1
 

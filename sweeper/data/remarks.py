@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ _FIRST_ROWS = 2_000
 # most values per row that a category may have for its classes to mean anything
 _ROWS_PER_VALUE = 5
 _MAX_VALUES = 20
-_ZERO_CODE = r"\s*0\d{2,}\s*"
+_ZERO_CODE = re.compile(r"\s*0\d{2,}\s*")
 # numbers with at least this many different values are not just codes
 _LEAST_NUMBERS = 10
 _SAME_LINE = 1 - 1e-6
@@ -150,9 +151,10 @@ def zero_codes(raw: RawData) -> Iterator[str]:
         return
     texts = raw.csv.as_text(usecols=names, nrows=_FIRST_ROWS, keep_default_na=False)
     for name in names:
-        if (codes := texts[name][texts[name].str.fullmatch(_ZERO_CODE)]).any():
+        code = next((text for text in texts[name].tolist() if _ZERO_CODE.fullmatch(str(text))), "")
+        if code:
             yield (
-                f"'{name}' is written like a code, such as {codes.iloc[0]}, and read as a number: "
+                f"'{name}' is written like a code, such as {code}, and read as a number: "
                 "add it to data.categorical_columns, or to data.drop"
             )
 
@@ -239,10 +241,11 @@ def _first(remarks: Iterable[str], others: str) -> Iterator[str]:
 
 def leak_reason(column: pd.Series[Any], target: pd.Series[Any], *, is_classes: bool) -> str:
     """How a feature reveals the target, as in "is a copy of the target 'y'"; else empty."""
-    head, of_target = column.iloc[:_FIRST_ROWS], target.iloc[:_FIRST_ROWS]
-    is_known = (head.notna() & of_target.notna()).sum() >= _LEAST_ROWS
-    if is_known and len(column) > _FIRST_ROWS and not _leak(head, of_target, is_classes):
-        return ""
+    if len(column) > _FIRST_ROWS:
+        head, of_target = column.iloc[:_FIRST_ROWS], target.iloc[:_FIRST_ROWS]
+        is_known = (head.notna() & of_target.notna()).sum() >= _LEAST_ROWS
+        if is_known and not _leak(head, of_target, is_classes):
+            return ""
     reason = _leak(column, target, is_classes)
     return reason and f"{reason} '{target.name}'"
 
@@ -289,13 +292,18 @@ def _by_gaps(column: pd.Series[Any], target: pd.Series[Any]) -> str:
 
 def _by_ranges(column: pd.Series[Any], target: pd.Series[Any]) -> str:
     """For numbers that are in a different range for each class, such as 0 and above 0."""
-    if not is_numeric_dtype(column.dtype) or target.nunique() < 2:
+    if not is_numeric_dtype(column.dtype):
         return ""
-    classes = column.groupby(target.to_numpy()).agg(["min", "max", "size"]).sort_values("min")
-    if classes["size"].min() < _ROWS_PER_VALUE:
+    codes, classes = pd.factorize(target)
+    rows_of = np.bincount(codes)
+    if len(classes) < 2 or rows_of.min() < _ROWS_PER_VALUE:
         return ""
-    apart = classes["min"].to_numpy()[1:] > classes["max"].to_numpy()[:-1]
-    return "is in a different range for each class of the target" if apart.all() else ""
+    numbers = column.to_numpy()[np.argsort(codes, kind="stable")]
+    first = np.cumsum(rows_of) - rows_of  # of each class
+    low, high = np.minimum.reduceat(numbers, first), np.maximum.reduceat(numbers, first)
+    order = np.argsort(low)
+    apart = (low[order][1:] > high[order][:-1]).all()
+    return "is in a different range for each class of the target" if apart else ""
 
 
 def _of_texts(column: pd.Series[Any], target: pd.Series[Any]) -> str:

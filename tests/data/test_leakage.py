@@ -46,6 +46,11 @@ def reason(values: Any, target: Any) -> str:
         (np.where(IS_RED, PRICE, np.nan), KIND, "is missing exactly in the rows of some classes"),
         (np.where(IS_RED, 0, PRICE), KIND, "is in a different range for each class"),
         (np.where(IS_RED | (PRICE > 130), 0, PRICE), KIND, ""),
+        (
+            2**60 + np.where(IS_RED, -np.arange(60), 1 + np.arange(60)),
+            KIND,
+            "is in a different range for each class",
+        ),
         (PRICE, KIND, ""),
         (RNG.integers(0, 2, 60), KIND, ""),
     ],
