@@ -54,6 +54,9 @@ _PIPE_BYTES = 1 << 16
 # how long a dead worker's last words may take to arrive
 _LAST_WORDS_S = 1.0
 
+# a second signal ends the program at once, and loky's tracker then removes its semaphores
+_QUIETLY = "ignore:resource_tracker"
+
 _log = logging.getLogger("sweeper")
 
 
@@ -113,16 +116,19 @@ def safe_path() -> dict[str, str]:
 
 
 @contextmanager
-def safe_import_path() -> Iterator[None]:
-    """Set that variable for resource trackers, which are started in the block."""
+def safe_import_path(**more: str) -> Iterator[None]:
+    """Set that variable, and `more`, for resource trackers, which are started in the block."""
     with _starting:
-        before = os.environ.get(SAFE_PATH)
-        os.environ.update(safe_path())
+        before = {name: os.environ.get(name) for name in (SAFE_PATH, *more)}
+        os.environ.update(safe_path() | more)
         try:
             yield
         finally:
-            if before is None:
-                del os.environ[SAFE_PATH]
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 def block_interrupts() -> None:
@@ -194,8 +200,9 @@ class WorkerProcess:
     ) -> None:
         _check_may_start()
         open_streams()  # loky flushes them
-        with safe_import_path():
+        with safe_import_path(PYTHONWARNINGS=_QUIETLY):
             loky_tracker.ensure_running()
+        with safe_import_path():
             resource_tracker.ensure_running()
         self._log = WorkerLog(log)
         try:

@@ -292,6 +292,18 @@ def test_a_worker_ends_at_once_when_its_parent_is_killed(tmp_path: Path) -> None
     assert not is_alive(pid)
 
 
+def test_a_program_that_ends_at_once_leaves_no_warning_of_loky(tmp_path: Path) -> None:
+    ends = PARENT.replace("process.call(hangs_in_native_code, limit_s=None)", "os._exit(143)")
+    done = subprocess.run(
+        [sys.executable, "-c", ends],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (143, b"")
+
+
 class NoPipes:
     """The module `os` in a process that cannot open another pipe."""
 
