@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import sweeper
+from sweeper.cli.commands.printing import status_record
 from sweeper.cli.main import app_for
 from sweeper.errors import SweeperError
 from sweeper.results.status import newest_run, runs_in, write_status
 from sweeper.rundir import RunDir
+from tests.documents import GUIDES
 from tests.live_status import STATUS
 
 FINISHED = replace(STATUS, state="finished", diverged=0)
@@ -119,3 +122,9 @@ def test_a_port_that_does_not_exist_is_refused(port: str, tmp_path: Path) -> Non
     assert done.exit_code == 2
     limit = "greater than or equal to 0" if port == "-1" else "less than or equal to 65535"
     assert f"Invalid value for '--port': Input should be {limit}" in done.output
+
+
+def test_the_guide_describes_each_field_of_a_status(tmp_path: Path) -> None:
+    _, _, section = GUIDES["results"].partition("### Watch a study from a program")
+    described = {*re.findall(r"`(\w+)`", section.partition("\n## ")[0])}
+    assert {*status_record(RunDir(tmp_path), STATUS)} <= described
