@@ -101,10 +101,18 @@ def _problem(config: StudyConfig, data: Dataset, metric: str, reason: str) -> Pr
         if config.execution.precision != "float64" and config.data.standardizes_targets:
             hint = f'{hint}; if no target is 0, write execution.precision = "float64" instead'
         return config.problem("train.metrics", found, hint)
+    fix = _other_split(config, data)
+    return config.problem("train.metrics", found, f"{fix}, or remove {metric}")
+
+
+def _other_split(config: StudyConfig, data: Dataset) -> str:
+    """How to get other validation rows."""
     split = config.data.split
+    if split.column is not None and config.study.folds is None:
+        return f"mark other rows as val in column '{split.column}'"
     ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
     if split.time is None:
         ways.insert(0, "another data.split.seed")
     if can_stratify(config, data.rows_of_classes(split.train_on).values()):
         ways.insert(0, "data.split.stratify = true")
-    return config.problem("train.metrics", found, f"write {listed(ways, 'or')}, or remove {metric}")
+    return f"write {listed(ways, 'or')}"

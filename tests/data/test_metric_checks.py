@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,19 @@ def test_a_split_that_cannot_be_stratified_gets_no_such_advice(test: list[int], 
     data = classes([0, 1, 0], [0, 0], test, "usual", "rare")
     text = refusal(study(AUROC, "data.split.stratify=false", split), data)
     assert "class 'rare'; write" in text and "stratify" not in text
+
+
+def test_rows_that_a_column_splits_are_to_be_marked_otherwise() -> None:
+    column = "data.split.column='part'"
+    by_column = study(AUROC, "data.split.stratify=false", column)
+    data = classes([0, 1, 1], [0, 0], [0, 1], "usual", "rare")
+    fix = "; mark other rows as val in column 'part', or remove auroc"
+    assert refusal(by_column, data).endswith(fix)
+
+    folds = {"fold_of": np.array([0, 1, 1]), "fold_scale": np.ones((2, 1))}
+    in_folds = study(AUROC, "data.split.stratify=false", column, "study.folds=2")
+    fix = "; write another data.split.seed or fewer study.folds, or remove auroc"
+    assert refusal(in_folds, replace(data, x_val=data.x_val[:0], **folds)).endswith(fix)
 
 
 def test_auroc_of_several_classes_needs_two_of_them() -> None:
