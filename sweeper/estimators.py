@@ -395,6 +395,8 @@ class _Sweep(BaseEstimator, ABC):
             own["search"] = self.search
         if {f"data.split.{way}" for way in ("group", "time", "column")} & settings.keys():
             own.pop("data.split.stratify", None)
+        if "data.split.column" in settings:  # the column also says which rows are for testing
+            own.pop("data.split.test")
         replaced = {key for key in own for other in settings if f"{other}.".startswith(f"{key}.")}
         own = {key: value for key, value in own.items() if key not in replaced}
         return load_study({**own, **settings}, data=data.assign(**_by_name(learnt)))

@@ -6,6 +6,7 @@ import gc
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,23 @@ def test_a_temporary_run_directory_goes_with_its_estimator() -> None:
     assert np.array_equal(copy.predict_proba(X), expected)
     with pytest.raises(AttributeError, match="pass run_dir to keep it"):
         copy.results_  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("share", "unused"),
+    [(0.2, []), (0.3, ["validation_fraction=0.3 changes nothing: column 'part'"])],
+)
+def test_with_a_column_that_splits_the_rows_only_own_arguments_are_reported_as_unused(
+    share: float, unused: list[str]
+) -> None:
+    rows = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    rows["part"] = np.resize(["train", "val", "train", "test"], len(rows))
+    own = {"validation_fraction": share, "settings": {"data.split.column": "part"}}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        sweeper.SweepClassifier(**{**SMALL, **own}).fit(rows, Y)
+    said = [str(one.message) for one in warned if "changes nothing" in str(one.message)]
+    assert [one.partition(" says")[0] for one in said] == unused
 
 
 @pytest.mark.slow
