@@ -184,7 +184,8 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
-    model, residual, *_, applied, poisson, program = code("python", GUIDES["models-and-programs"])
+    blocks = code("python", GUIDES["models-and-programs"])
+    model, residual, *_, applied, rate, poisson, program = blocks
     (tmp_path / "nets.py").write_text(model, encoding="utf-8")
     (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
     config = study_in(
@@ -215,6 +216,17 @@ def test_user_code_trains_as_shown(tmp_path: Path) -> None:
         "model={kind='python', function='applied:build', width=8}",
         "optimizer={name='adamw', decay={other=false, where=[{ndim=2, decay=true}]}}",
         "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
+    )
+    assert trained(config).trials()["value"].notna().all()
+    (tmp_path / "scheduled").mkdir()
+    (tmp_path / "scheduled" / "nets.py").write_text(f"{model}\n\n{rate}", encoding="utf-8")
+    config = study_in(
+        tmp_path / "scheduled",
+        DIGITS,
+        *("study.n_trials=2", "train.epochs=2"),
+        "model={kind='python', function='nets:build', width=8}",
+        "optimizer={name='nets:adam'}",
+        "search={optimizer={peak={type='float', low=1e-4, high=1e-3}}}",
     )
     assert trained(config).trials()["value"].notna().all()
     (tmp_path / "rates").mkdir()
@@ -255,7 +267,7 @@ def test_every_block_of_python_is_run() -> None:
     assert {name.split("/")[-1]: count for name, count in counts.items() if count} == {
         "README.md": 1,
         "clusters.md": 1,
-        "models-and-programs.md": 9,
+        "models-and-programs.md": 10,
         "python.md": 5,
         "results.md": 4,
     }

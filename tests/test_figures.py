@@ -29,6 +29,8 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 def test_tables_in_the_guide_are_those_of_recorded_figures(
     scripts: dict[str, dict[str, Any]],
 ) -> None:
+    from bench_peers.guide import text_of  # pyright: ignore[reportMissingImports]
+
     guide = (ROOT / "sweeper" / "guide" / "benchmarks.md").read_text(encoding="utf-8")
     for name, part in SCRIPTS.items():
         script = scripts[name]
@@ -36,7 +38,7 @@ def test_tables_in_the_guide_are_those_of_recorded_figures(
         lines: Iterable[str] = script["report"](script.get("recorded", lambda of=known: of)())
         begin, end = f"<!-- {part}: written by scripts/{name} -->\n", f"<!-- {part} end -->\n"
         written = guide.partition(begin)[2].partition(end)[0]
-        assert written == "".join(f"{line}\n" for line in lines), name
+        assert written == text_of(lines), name
 
 
 def test_a_part_of_a_guide_is_replaced(

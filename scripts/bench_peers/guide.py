@@ -17,8 +17,12 @@ def write_guide(part: str, script: str, lines: Iterable[str], guide: str = "benc
     head, found, rest = path.read_text(encoding="utf-8").partition(begin)
     _, closed, tail = rest.partition(end)
     assert found and closed, f"{path.name} has no part {part!r}"
-    written = "".join(f"{_wrapped(line)}\n" for line in lines)
-    path.write_text(f"{head}{begin}{written}{end}{tail}", encoding="utf-8")
+    path.write_text(f"{head}{begin}{text_of(lines)}{end}{tail}", encoding="utf-8")
+
+
+def text_of(lines: Iterable[str]) -> str:
+    """The lines as the guide has them."""
+    return "".join(f"{_wrapped(line)}\n" for line in lines)
 
 
 def _wrapped(line: str) -> str:

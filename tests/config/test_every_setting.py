@@ -90,12 +90,14 @@ def cells(key: str) -> list[list[str]]:
 
 
 def test_no_table_is_forgotten() -> None:
-    read = {
+    kinds = [
         table
         for kind in TABLES.values()
-        for table in ([*kind.of.values(), kind.own] if isinstance(kind, Variants) else [kind])
-        if table is not None
-    } | set(ENTRIES.values())
+        for table in (
+            [*kind.of.values(), kind.user_defined] if isinstance(kind, Variants) else [kind]
+        )
+    ]
+    read = {table for table in kinds if table is not None} | set(ENTRIES.values())
     mixed = {kind.mixed for kind in TABLES.values() if isinstance(kind, Variants)}
     assert read == {setting.table for setting in SETTINGS} & read
     fields = [field.annotation for field in StudyConfig.model_fields.values()]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -173,17 +172,24 @@ def _best_in_blocks(
     yield _one(repeats(known.rows(["state", "params_json"])))
     yield [*verdicts(chosen)] if chosen else []
     if "train" in settings:  # otherwise it was imported, without models
-        averages = is_feasible(rows[0]) and _can_average(run_dir, known)
+        n_kept = len(run_dir.own_models()) // 2
+        averages = n_kept > 1 and is_feasible(rows[0]) and _can_average(settings, known.metrics)
         yield [trial_tables.with_the_best(run_dir, rows[0], averages=averages)]
 
 
-def _can_average(run_dir: RunDir, known: TrialRows) -> bool:
-    """Whether `ensemble` accepts the study, and several models are kept."""
-    from sweeper.config.lint import not_averaged
-    from sweeper.config.load import study_of
+def _can_average(settings: Mapping[str, Any], metrics: Sequence[str]) -> bool:
+    """Whether `ensemble` accepts a study with these settings and objectives.
 
-    config = study_of(known.study["settings"], Path(known.study["study_file"]))
-    return len(run_dir.own_models()) // 2 > 1 and not not_averaged(config)
+    These are the rules of `not_averaged` in `sweeper.config`, which takes long to import.
+    """
+    train = settings["train"]
+    if train["program"] != "supervised" or len(metrics) != 1 or ":" in train["loss"]:
+        return False
+    if settings.get("trial") or settings["data"]["split"].get("train_on", "train") != "train":
+        return False
+    if metrics[0] == "val_loss":
+        return "train.huber_delta" not in settings["search"]
+    return metrics[0] in {f"val_{name}" for name in train["metrics"]}
 
 
 def _one(text: str | None) -> Sequence[str]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeper.config.tables import kind_of
 from sweeper.dashboard.blocks import Block, axis, chart, choice, line, note, rows, upright
 from sweeper.dashboard.packing import rounded
 from sweeper.dashboard.study import PublishedStudy
@@ -79,6 +78,8 @@ def _source(study: PublishedStudy) -> dict[str, str]:
 
 def _data(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a study's data but its seed, with defaults that its version did not have."""
+    from sweeper.config.tables import kind_of  # which takes long to import
+
     recorded = settings.get("data", {})
     kind, _ = kind_of("data", {"data": recorded}, lambda key: False)
     defaults = kind.model_construct().model_dump(mode="json") if kind else {}
