@@ -184,65 +184,34 @@ def test_a_model_predicts_and_trains_on_as_shown(
 
 
 def test_user_code_trains_as_shown(tmp_path: Path) -> None:
+    def trains(files: dict[str, str], *overrides: str, lr: str = "lr") -> bool:
+        directory = tmp_path / str(len([*tmp_path.iterdir()]))
+        directory.mkdir()
+        for name, text in files.items():
+            (directory / f"{name}.py").write_text(text, encoding="utf-8")
+        search = f"search={{optimizer={{{lr}={{type='float', low=1e-4, high=1e-3}}}}}}"
+        config = study_in(directory, DIGITS, "study.n_trials=2", search, *overrides)
+        return bool(trained(config).trials()["value"].notna().all())
+
     blocks = code("python", GUIDES["models-and-programs"])
     model, residual, *_, applied, rate, poisson, program = blocks
-    (tmp_path / "nets.py").write_text(model, encoding="utf-8")
-    (tmp_path / "smooth.py").write_text(program, encoding="utf-8")
-    config = study_in(
-        tmp_path,
-        DIGITS,
-        *("data.name='diabetes'", "data.split={}", "study.n_trials=2"),
-        "model={kind='python', function='nets:build', width=8}",
-        "train={program='smooth:Smooth', task='numbers', weight=0.1, epochs=2, batch_size=64}",
-        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
-    )
-    assert trained(config).trials()["value"].notna().all()
-    (tmp_path / "table").mkdir()
-    (tmp_path / "table" / "residual_mlp.py").write_text(residual, encoding="utf-8")
-    config = study_in(
-        tmp_path / "table",
-        DIGITS,
-        *("study.n_trials=2", "train.epochs=2"),
-        "model={kind='python', function='residual_mlp:build', width=8, depth=2}",
-        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
-    )
-    assert trained(config).trials()["value"].notna().all()
-    (tmp_path / "others").mkdir()
-    (tmp_path / "others" / "applied.py").write_text(applied, encoding="utf-8")
-    config = study_in(
-        tmp_path / "others",
-        DIGITS,
-        *("study.n_trials=2", "train.epochs=2"),
-        "model={kind='python', function='applied:build', width=8}",
-        "optimizer={name='adamw', decay={other=false, where=[{ndim=2, decay=true}]}}",
-        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
-    )
-    assert trained(config).trials()["value"].notna().all()
-    (tmp_path / "scheduled").mkdir()
-    (tmp_path / "scheduled" / "nets.py").write_text(f"{model}\n\n{rate}", encoding="utf-8")
-    config = study_in(
-        tmp_path / "scheduled",
-        DIGITS,
-        *("study.n_trials=2", "train.epochs=2"),
-        "model={kind='python', function='nets:build', width=8}",
-        "optimizer={name='nets:adam'}",
-        "search={optimizer={peak={type='float', low=1e-4, high=1e-3}}}",
-    )
-    assert trained(config).trials()["value"].notna().all()
-    (tmp_path / "rates").mkdir()
+    built, short = "model={kind='python', function='nets:build', width=8}", "train.epochs=2"
+    smooth = "train={program='smooth:Smooth', task='numbers', weight=0.1, epochs=2, batch_size=64}"
+    diabetes = "data={source='sklearn', name='diabetes', split={}}"
+    assert trains({"nets": model, "smooth": program}, diabetes, built, smooth)
+    table = "model={kind='python', function='residual_mlp:build', width=8, depth=2}"
+    assert trains({"residual_mlp": residual}, short, table)
+    decay = "optimizer={name='adamw', decay={other=false, where=[{ndim=2, decay=true}]}}"
+    function = "model={kind='python', function='applied:build', width=8}"
+    assert trains({"applied": applied}, short, function, decay)
+    scheduled = f"{model}\n\n{rate}"
+    assert trains({"nets": scheduled}, short, built, "optimizer={name='nets:adam'}", lr="peak")
     returned = "self.layers[1](jax.nn.relu(self.layers[0](x)))"
     assert returned in model
     rates = model.replace(returned, f"jax.numpy.exp({returned})")
-    (tmp_path / "rates" / "nets.py").write_text(f"{rates}\n\n{poisson}", encoding="utf-8")
-    config = study_in(
-        tmp_path / "rates",
-        DIGITS,
-        *("data={source='sklearn', name='diabetes', target_scale='none'}", "study.n_trials=2"),
-        "model={kind='python', function='nets:build', width=8}",
-        "train={loss='nets:poisson', task='numbers', epochs=2, batch_size=64}",
-        "search={optimizer={lr={type='float', low=1e-4, high=1e-3}}}",
-    )
-    assert trained(config).trials()["value"].notna().all()
+    numbers = "data={source='sklearn', name='diabetes', target_scale='none'}"
+    loss = "train={loss='nets:poisson', task='numbers', epochs=2, batch_size=64}"
+    assert trains({"nets": f"{rates}\n\n{poisson}"}, numbers, built, loss)
 
 
 def test_a_study_is_given_to_slurm_as_shown(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,19 +245,19 @@ def test_init_shows_how_to_read_a_few_words_among_numbers_as_missing(command: Co
     assert (data.n_features, data.feature_names) == (2, ("year", "size"))
 
 
-@pytest.mark.parametrize(("name", "least", "is_told"), [("Weight", 0, True), ("fnlwgt", -1, False)])
+@pytest.mark.parametrize(("name", "least", "noted"), [("Weight", 0, True), ("fnlwgt", -1, False)])
 def test_init_comments_the_setting_that_weights_rows(
-    name: str, least: int, is_told: bool, command: CommandLine
+    name: str, least: int, noted: bool, command: CommandLine
 ) -> None:
     """Of a column that could be meant so; it is a feature until the user says so."""
     table = pd.DataFrame({"size": np.arange(100) % 7, name: np.arange(100) % 9 + least})
     table.assign(kind=["a", "b"] * 50).to_csv(command.directory / "rows.csv", index=False)
     done = command("init", "--data", "rows.csv")
-    told = f"rows.csv: '{name}' is a feature; if it says how much a row counts, write weight = "
-    assert (told in done.stderr) is is_told
+    note = f"rows.csv: '{name}' is a feature; if it says how much a row counts, write weight = "
+    assert (note in done.stderr) is noted
     study = command.directory / "study.toml"
     assert prepare(load(study)).n_features == 2
-    if is_told:
+    if noted:
         comment = f'# weight = "{name}"  # '
         assert comment in study.read_text()
         study.write_text(study.read_text().replace("# weight =", "weight ="))
@@ -270,8 +270,8 @@ def test_init_comments_the_setting_that_splits_rows_as_a_column_says(command: Co
     table.to_csv(command.directory / "rows.csv", index=False)
     done = command("init", "--data", "rows.csv")
     given = 'split = { column = "part" }'
-    told = f"rows.csv: 'part' is a feature; if it says how to split the rows, write {given} in"
-    assert told in done.stderr
+    note = f"rows.csv: 'part' is a feature; if it says how to split the rows, write {given} in"
+    assert note in done.stderr
     study = command.directory / "study.toml"
     lines = study.read_text().splitlines(keepends=True)
     (comment,) = [line for line in lines if line.startswith(f"# {given}  # ")]

@@ -27,31 +27,31 @@ def messages(event: Event) -> list[str]:
     return [event.message] if isinstance(event, Warned) else []
 
 
-def told_of(config: StudyConfig) -> tuple[str, ...]:
+def each_warning(config: StudyConfig) -> tuple[str, ...]:
     return data_warnings(config, prepare(config))
 
 
 def test_rare_classes_are_reported_in_quotes(
     make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert told_of(make_study(CSV, GOOD)) == ()
-    assert told_of(make_study(CSV, GOOD + "1,Stays \n")) == (
+    assert each_warning(make_study(CSV, GOOD)) == ()
+    assert each_warning(make_study(CSV, GOOD + "1,Stays \n")) == (
         "a class with fewer than 5 rows, too few to learn from: 'Stays ' has 1 (did you mean "
         "'Stays'?); fix the labels, or add rows",
     )
     many = "".join(f"1,{name}\n" for name in "abcdefgh")
-    (told,) = told_of(make_study(CSV, GOOD + many))
-    assert "'e' has 1 and there are 3 more; fix the labels" in told
+    (warning,) = each_warning(make_study(CSV, GOOD + many))
+    assert "'e' has 1 and there are 3 more; fix the labels" in warning
     monkeypatch.chdir(tmp_path)
     others = make_study(CSV, GOOD + "1,stays\n2,Lost\n3,Lost\n")
-    (told,) = check(others).warnings
-    assert told == (
+    (warning,) = check(others).warnings
+    assert warning == (
         "classes with fewer than 5 rows, too few to learn from: 'Lost' has 2 and 'stays' has 1 "
         "(did you mean 'Stays'?); fix the labels, or add rows"
     )
     seen: list[str] = []
     run(others, observer=lambda event: seen.extend(messages(event)))
-    assert seen.count(told) == 1
+    assert seen.count(warning) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,11 @@ def test_texts_that_differ_only_in_looks_are_named(
     }
 
     for of, table in (("classes", classes), ("codes", codes)):
-        found = [told for told in told_of(make_study(CSV, table)) if "differ only in" in told]
+        found = [
+            warning
+            for warning in each_warning(make_study(CSV, table))
+            if "differ only in" in warning
+        ]
         assert found == ([] if alike is None else [named[of]])
 
 
@@ -97,15 +101,17 @@ def test_classes_that_may_be_missing_values_are_named(make_study, tmp_path: Path
         f"has ' ' in 12 rows, which may mean a missing value: {fix} and "
         'missing_target = "drop" in [data] leave them out'
     )
-    assert f"the target {note}" in told_of(make_study(CSV + drop, table))
-    told = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv", "kind")
-    assert f"rows.csv: 'kind' is taken as classes, but it {note}" in told
+    assert f"the target {note}" in each_warning(make_study(CSV + drop, table))
+    warning = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv", "kind")
+    assert f"rows.csv: 'kind' is taken as classes, but it {note}" in warning
 
     fixed = make_study(f"{CSV}{drop}{fix}\n")
-    assert told_of(fixed) == ("left out 24 of 48 rows, without a value for the target 'kind'",)
+    assert each_warning(fixed) == ("left out 24 of 48 rows, without a value for the target 'kind'",)
     assert prepare(fixed).class_names == ("a", "b")
     for kinds in ("+-", ("none", "some")):
-        assert told_of(make_study(CSV, "size,kind\n" + f"1,{kinds[0]}\n2,{kinds[1]}\n" * 9)) == ()
+        assert (
+            each_warning(make_study(CSV, "size,kind\n" + f"1,{kinds[0]}\n2,{kinds[1]}\n" * 9)) == ()
+        )
 
 
 def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_study) -> None:
@@ -115,13 +121,13 @@ def test_words_read_as_missing_values_are_named_unless_they_are_listed(make_stud
     )
     data = CSV + 'impute = "median"\n'
 
-    assert told_of(make_study(data, table)) == (
+    assert each_warning(make_study(data, table)) == (
         "column 'region': 9 values written 'NA' and 9 values written 'null' are read as missing; "
         'data.missing_values = ["", "NA"] keeps them as text',
     )
     for words in ('["", "NA"]', '["", "NA", "null"]'):
         config = make_study(f"{data}missing_values = {words}\n", table)
-        assert told_of(config) == ()
+        assert each_warning(config) == ()
         assert data_preview(config, prepare(config))["missing_values"] == json.loads(words)
     assert data_preview(config := make_study(data, table), prepare(config))["missing_values"] == [
         *MISSING_WORDS
@@ -132,17 +138,17 @@ def test_dates_as_text_are_reported(make_study) -> None:
     """Otherwise each day is a category, from which a network learns nothing."""
     rows = [f"{i % 7},2026-01-{i % 9 + 1:02},{'ab'[i % 2]}" for i in range(20)]
     table = "\n".join(["size,since,kind", *rows, ""])
-    (told,) = told_of(make_study(CSV, table))
-    assert told.startswith(
+    (warning,) = each_warning(make_study(CSV, table))
+    assert warning.startswith(
         "column 'since' holds dates or times as text, such as '2026-01-01', and each"
     )
-    assert "is a category: write numbers, or leave it out with data.drop" in told
-    assert told_of(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
+    assert "is a category: write numbers, or leave it out with data.drop" in warning
+    assert each_warning(make_study(CSV, table.replace("2026-01-01", "soon"))) == ()
 
 
 def test_numeric_targets_get_no_warnings(make_study) -> None:
     config = make_study(CSV.replace('"kind"', '"size"'), GOOD, loss="mse")
-    assert told_of(config) == ()
+    assert each_warning(config) == ()
 
 
 @pytest.mark.parametrize(
@@ -160,11 +166,11 @@ def test_a_generator_that_is_never_trained_is_reported(
     write_mixture(tmp_path)
     study = parse(COUPLED, tmp_path / "study.toml", overrides)
     # 84 rows: batches of 16 give 5 steps per epoch, of which the longest trials have 12
-    told = (
+    warning = (
         "train.critic_steps = 61 is more than the 60 steps of a trial, whose generator is then "
         "never trained",
     )
-    assert told_of(study) == (told if is_told else ())
+    assert each_warning(study) == (warning if is_told else ())
 
 
 @pytest.mark.parametrize(
@@ -184,27 +190,27 @@ def test_months_and_times_as_text_are_named(
     make_study, texts: tuple[str, ...], is_told: bool
 ) -> None:
     rows = "".join(f"{texts[i % 3]},{'ab'[i % 2]}\n" for i in range(12))
-    told = told_of(make_study(CSV, "since,kind\n" + rows))
-    assert [f"such as '{min(texts)}'" in one for one in told] == ([True] if is_told else [])
+    warning = each_warning(make_study(CSV, "since,kind\n" + rows))
+    assert [f"such as '{min(texts)}'" in one for one in warning] == ([True] if is_told else [])
 
 
 def test_days_as_numbers_are_named(make_study, tmp_path: Path) -> None:
     rows = "".join(f"202401{i % 31 + 1:02},{'aab'[i % 3]}\n" for i in range(62))
-    (told,) = told_of(make_study(CSV, "day,kind\n" + rows))
+    (warning,) = each_warning(make_study(CSV, "day,kind\n" + rows))
     hint = "holds dates as numbers, such as 20240101; as numbers, 31 January and 1 February are 70"
-    assert told.startswith(f"column 'day' {hint}")
+    assert warning.startswith(f"column 'day' {hint}")
     said = begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
     assert any(f"'day' {hint}" in line for line in said)
     other = rows.replace("20240131", "20240132")
-    assert told_of(make_study(CSV, "day,kind\n" + other)) == ()
+    assert each_warning(make_study(CSV, "day,kind\n" + other)) == ()
 
 
 def test_a_row_of_totals_is_named(make_study, tmp_path: Path) -> None:
     table = "cost,size,kind\n" + "".join(f"{i % 7}.5,{i % 4},{'aab'[i % 3]}\n" for i in range(42))
-    assert told_of(make_study(CSV, table)) == ()
+    assert each_warning(make_study(CSV, table)) == ()
     total = f"{sum(i % 7 + 0.5 for i in range(42))},{sum(i % 4 for i in range(42))},a\n"
     hint = "line 44 is the sum of all other rows in 'cost' and 'size'; if it is a total, remove it"
-    assert told_of(make_study(CSV, table + total)) == (f"rows.csv: {hint}",)
+    assert each_warning(make_study(CSV, table + total)) == (f"rows.csv: {hint}",)
     assert f"rows.csv: {hint}" in begin(None, tmp_path / "new.toml", tmp_path / "rows.csv")
 
 
@@ -218,24 +224,24 @@ RARE_CSV = f"{CSV}split = {{ val = 0.2, stratify = true }}\n"
 
 def test_a_class_with_most_of_the_rows_is_named_until_the_others_count(make_study) -> None:
     config = make_study(RARE_CSV, RARE)
-    (warning,) = told_of(config)
+    (warning,) = each_warning(config)
     assert warning == (
         "83 % of the training rows have the class 'usual', so a model that always predicts it has "
         'an accuracy of about 0.83; to find the others, too, write data.class_weights = "balanced"'
         ', or study.metric = "val_auroc" (with study.direction = "maximize" and train.metrics = '
         '["auroc"])'
     )
-    assert told_of(make_study(f'{RARE_CSV}class_weights = "balanced"\n', RARE)) == ()
+    assert each_warning(make_study(f'{RARE_CSV}class_weights = "balanced"\n', RARE)) == ()
     for metric in ("auroc", "f1"):
         settings = f"train.metrics=['{metric}']", f"study.metric=val_{metric}"
         text = config.source.text
         again = parse(text, config.source.path, [*settings, "study.direction=maximize"])
-        assert told_of(again) == ()
+        assert each_warning(again) == ()
 
 
 def test_balanced_classes_are_not_named(make_study) -> None:
     four = RARE.replace("usual\n1,", "other\n1,").replace("usual\n3,", "other\n3,")
-    assert told_of(make_study(RARE_CSV, four)) == ()
+    assert each_warning(make_study(RARE_CSV, four)) == ()
 
 
 def test_encodings_of_features_that_do_not_exist_are_reported(make_study) -> None:
@@ -248,22 +254,22 @@ def test_encodings_of_features_that_do_not_exist_are_reported(make_study) -> Non
     )
     no_number = 'data.scale = "robust" changes nothing: all features are categories; remove it'
 
-    assert told_of(make_study(CSV + ordinal, numbers)) == (no_category,)
+    assert each_warning(make_study(CSV + ordinal, numbers)) == (no_category,)
     named = f'{ordinal}categorical_columns = ["size"]\n'
-    assert told_of(make_study(CSV + named, numbers)) == ()
-    assert told_of(make_study(CSV + ordinal + robust, texts)) == ()
-    assert told_of(make_study(CSV + robust, texts)) == (no_number,)
-    assert told_of(make_study(CSV + robust, numbers)) == ()
+    assert each_warning(make_study(CSV + named, numbers)) == ()
+    assert each_warning(make_study(CSV + ordinal + robust, texts)) == ()
+    assert each_warning(make_study(CSV + robust, texts)) == (no_number,)
+    assert each_warning(make_study(CSV + robust, numbers)) == ()
 
 
 def test_targets_with_few_large_values_are_named(make_study) -> None:
     values = [*range(195), *(10**6 * n for n in range(1, 6))]
     skewed = "size,kind\n" + "".join(f"{i % 7},{value}\n" for i, value in enumerate(values))
-    (found,) = told_of(make_study(CSV, skewed, loss="mse"))
+    (found,) = each_warning(make_study(CSV, skewed, loss="mse"))
     assert found.startswith("the target 'kind' is skewed: half of its values are below ")
     assert found.endswith("write data.target_transform = 'log1p', or train.loss = 'huber'")
-    assert told_of(make_study(CSV, skewed, loss="huber")) == ()
-    assert told_of(make_study(CSV, skewed + "3,-5000\n" * 3, loss="mse")) == ()
+    assert each_warning(make_study(CSV, skewed, loss="huber")) == ()
+    assert each_warning(make_study(CSV, skewed + "3,-5000\n" * 3, loss="mse")) == ()
 
 
 @pytest.mark.parametrize(
@@ -281,7 +287,7 @@ def test_numbers_that_are_equal_in_float32_are_named(
     rows = "".join(f"{10**9 + i % 7},{10**9 + i % 5},{i * i % 11}\n" for i in range(60))
     data = CSV.replace("kind", "price") + settings + "\n"
     config = make_study(data, "size,price,other\n" + rows, loss="mse", precision="float32")
-    found = [one for one in told_of(config) if "in float32" in one]
+    found = [one for one in each_warning(config) if "in float32" in one]
     assert len(found) == len(names)
     for name, one in zip(names, found, strict=True):
         count = {"size": 7, "price": 5}[name]
@@ -342,7 +348,11 @@ def test_folds_that_take_fewer_steps_because_another_has_few_rows_are_reported(
     def warnings_of_folds(split: str, batch_size: str) -> list[str]:
         own = make_study(f"{CODED}{split}", table)
         text = bent(own.source.text, "study.folds=2", batch_size)
-        return [told for told in told_of(parse(text, tmp_path / "s.toml")) if "every fold" in told]
+        return [
+            warning
+            for warning in each_warning(parse(text, tmp_path / "s.toml"))
+            if "every fold" in warning
+        ]
 
     even, grouped = "split = { test = 0.0 }\n", "split = { test = 0.0, group = 'city' }\n"
     searched = "search.train.batch_size={type='int', low=1, high=20}"
