@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
@@ -19,7 +19,7 @@ from typing import Any, cast
 from sweeper.config.main_source import SCALARS, attributes_of, captured_by
 
 # other types whose values can be compared
-_COMPARABLE = (set, frozenset, bytearray, slice, deque, date, time, timedelta, Decimal, PurePath)
+_COMPARABLE = (bytearray, date, time, timedelta, Decimal, PurePath)
 
 
 def different_names(
@@ -67,8 +67,10 @@ class _Comparison:
             return repr(ours) == repr(theirs)
         if isinstance(ours, FunctionType):
             return self._are_same_functions(ours, theirs)
-        if isinstance(ours, list | tuple):
-            return self._are_all_same(cast("Sequence[Any]", ours), theirs)
+        if isinstance(ours, list | tuple | deque):
+            return self._are_all_same([*cast("Sequence[Any]", ours)], [*theirs])
+        if isinstance(ours, set | frozenset):
+            return _are_same_sets(cast("Set[Any]", ours), theirs)
         if isinstance(ours, dict | MappingProxyType):
             pairs = cast("Mapping[Any, Any]", ours)
             return self._are_all_same([*pairs.items()], [*theirs.items()])
@@ -116,6 +118,13 @@ class _Comparison:
             return False
         bases = self._are_all_same(ours.__bases__, theirs.__bases__)
         return bases and self.is_same(*(dict(_members(one)) for one in (ours, theirs)))
+
+
+def _are_same_sets(ours: Set[Any], theirs: Set[Any]) -> bool:
+    """Whether two sets have the same scalars; other elements have no order to compare them in."""
+    if not all(isinstance(one, SCALARS) for one in (*ours, *theirs)):
+        return len(ours) == len(theirs)
+    return {*map(repr, ours)} == {*map(repr, theirs)}
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:

@@ -179,6 +179,21 @@ def test_functions_that_call_each_other_are_written(run: Run) -> None:
     assert [namespace["odd"](n) for n in range(4)] == [False, True, False, True]
 
 
+UNCHANGED = {
+    "a deque of arrays": "def used(x, by=deque([np.arange(3)])):\n    return by",
+    "a set of its own functions": "def one(x): ...\ndef used(x, by={one}):\n    return by",
+    "a set of numbers": "def used(x, by={1.0, float('nan')}):\n    return by",
+}
+
+
+@pytest.mark.parametrize("what", UNCHANGED)
+def test_what_is_as_it_was_is_written(what: str, run: Run) -> None:
+    main = f"from collections import deque\nimport numpy as np\n{UNCHANGED[what]}\n"
+    run(f"{main}def build():\n    return used")
+    text, unwritten = module_of(["build"])
+    assert ("def used" in text, unwritten) == (True, [])
+
+
 def test_the_current_values_are_written(run: Run) -> None:
     run("import numpy as np\nUSED = {'a': 1}\ndef build():\n    return USED, np.inf, AGAIN")
     run("USED['b'] = float('inf')\nAGAIN = USED['a']")
@@ -195,6 +210,7 @@ BOUND = {
     "a field": "import dataclasses\n@dataclasses.dataclass\nclass used:\n    by: int = SIZE",
     "an array": "import numpy as np\ndef used(x, by=np.arange(SIZE)):\n    return by",
     "a set": "def used(x, by={SIZE}):\n    return by",
+    "a deque": "from collections import deque\ndef used(x, by=deque([SIZE])):\n    return by",
     "a path": "from pathlib import Path\ndef used(x, by=Path(str(SIZE))):\n    return by",
 }
 
