@@ -14,6 +14,9 @@ def read_source(path: Path) -> str:
 
 
 def write_source(path: Path, text: str) -> None:
-    """Write the text of a module in the encoding that it declares itself."""
+    """Write the text of a module in the encoding that it declares itself.
+
+    Earlier versions recorded texts with their byte order mark.
+    """
     encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode()).readline)
-    path.write_text(text, encoding=encoding, newline="")
+    path.write_text(text.removeprefix("\ufeff"), encoding=encoding, newline="")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.config.source_text import read_source, write_source
 from sweeper.config.user_source import source_digests
 from tests.command_line import STUDY, CommandLine
 
@@ -78,3 +79,12 @@ def test_a_study_is_not_resumed_with_an_edited_model(command: CommandLine) -> No
 
     nets.write_text(NETS.replace("WIDTH", "4"), encoding="utf-8")
     assert command("run", "study.toml", "--quiet").returncode == 0
+
+
+def test_a_source_that_was_recorded_with_its_byte_order_mark_is_written_once(
+    tmp_path: Path,
+) -> None:
+    """As earlier versions recorded it."""
+    write_source(tmp_path / "nets.py", "\ufeffname = 'ü'\n")
+    assert (tmp_path / "nets.py").read_bytes() == "\ufeffname = 'ü'\n".encode()
+    assert read_source(tmp_path / "nets.py") == "name = 'ü'\n"
