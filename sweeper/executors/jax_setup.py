@@ -40,9 +40,15 @@ class JaxSettings:
 
     def differs_by(self, other: JaxSettings) -> str:
         """What distinguishes these settings from others; empty if they are equal."""
-        if self.pinned != other.pinned:
-            return "the settings of another edition"
-        return "" if self == other else "another precision"
+        if self._in_use() != other._in_use():
+            return "other settings"
+        mine = self.precision, self.matmul_precision
+        return "" if mine == (other.precision, other.matmul_precision) else "another precision"
+
+    def _in_use(self) -> dict[str, Any]:
+        """What is pinned, as far as this version of JAX has it, and the caller's other settings."""
+        pinned = {name: value for name, value in self.pinned.items() if name in _callers_settings}
+        return {**_callers_settings, **pinned}
 
     def values(self) -> dict[str, Any]:
         """All of JAX's settings, by name."""
@@ -83,7 +89,7 @@ def configure_jax(
     wanted = JaxSettings(precision, matmul_precision, pins(edition))
     with _lock:
         if _studies > 1 and _current and (difference := _current.differs_by(wanted)):
-            found = f"another study trains in this process, with JAX set to {difference}"
+            found = f"another study trains in this process, and needs {difference} of JAX"
             hint = "run them one after the other, or in separate processes"
             raise SetupError(Problem("execution", "", found, hint))
         _current = wanted

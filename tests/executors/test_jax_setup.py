@@ -16,6 +16,7 @@ import pytest
 
 from sweeper import api
 from sweeper.config.jax_pins import overridden, pins
+from sweeper.config.study import EDITION
 from sweeper.errors import SetupError
 from sweeper.executors.jax_setup import (
     check_settings_unchanged,
@@ -118,17 +119,21 @@ def test_a_study_whose_edition_needs_other_settings_is_refused_during_training()
     with own_settings({"jax_threefry_partitionable": False}), jax_restored():
         configure_jax("float32", edition=1)
         with jax_restored():
-            with pytest.raises(SetupError, match="with JAX set to the settings of another edition"):
+            with pytest.raises(SetupError, match="and needs other settings of JAX"):
                 configure_jax("float32")
             keep_configured()
             assert not jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]
 
 
-def test_studies_of_editions_with_the_same_settings_train_together() -> None:
+@pytest.mark.parametrize("editions", [(2, EDITION), (1, EDITION), (EDITION, 1)])
+def test_studies_of_editions_with_the_same_settings_train_together(
+    editions: tuple[int, int],
+) -> None:
+    first, second = editions
     with jax_restored():
-        configure_jax("float32", edition=2)
+        configure_jax("float32", edition=first)
         with jax_restored():
-            configure_jax("float32")
+            configure_jax("float32", edition=second)
 
 
 def test_settings_changed_by_user_code_in_training_are_restored() -> None:
