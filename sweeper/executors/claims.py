@@ -52,15 +52,17 @@ def n_workers(config: StudyConfig) -> int:
 def n_training_places(config: StudyConfig) -> int | None:
     """How many buckets train at full speed at the same time; None if that is not known yet.
 
-    On a CPU every thread or worker has a core of its own. On other devices several buckets share a
-    device, so that each is slower.
+    On a CPU every thread or worker counts. On other devices several buckets share a device, so that
+    each is slower.
     """
     execution = config.execution
     if execution.engine is not None:
         return None if execution.workers == "auto" else max(1, execution.workers)
+    threads, workers = n_threads(config), n_workers(config)
+    busy = workers or threads if execution.strategy == "process" else threads or workers
     if jax.default_backend() != "cpu":
-        return len(devices_of(config))
-    return max(1, n_threads(config) or n_workers(config))
+        busy = min(busy, len(devices_of(config)))
+    return max(1, busy)
 
 
 def gpus(config: StudyConfig) -> tuple[str, ...]:

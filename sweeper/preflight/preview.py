@@ -46,8 +46,8 @@ class Concurrency:
 class DurationEstimate:
     """The predicted time of a study, also with one program per structure instead.
 
-    Seconds, summed over threads, except for the totals, which start with the command. All are 0 if
-    the cost model does not cover such models.
+    Seconds, summed over all programs, except for the totals, which start with the command. All are
+    0 if the cost model does not cover such models.
     """
 
     compile_s: float
@@ -140,7 +140,7 @@ def _of_trial(
 
 
 def _sums(programs: Sequence[_Programs]) -> tuple[float, float]:
-    """Seconds of compiling and of training, summed over threads."""
+    """Seconds of compiling and of training, summed over all programs."""
     return sum(each.compiling_s for each in programs), sum(each.train_s for each in programs)
 
 
@@ -455,6 +455,7 @@ class Preview:
     @property
     def predicted(self) -> DurationEstimate:
         compilers = max(1, self.threads or self.workers)
+        # times are for one worker of an engine if their number is not known
         busy = Concurrency(compilers, self.places or compilers)
         return duration(self.config, self.forecast, self.plan, busy, self.devices)
 

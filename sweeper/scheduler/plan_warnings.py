@@ -34,7 +34,12 @@ def long_round(plan: Plan, places: int | None) -> Iterator[str]:
     if places is None:
         return
     each_s = [bucket.predicted_train_s or 0.0 for bucket in plan.buckets]
-    round_s = max(sum(each_s) / places, max(each_s, default=0.0))
+    # programs of several structures run on all devices, one after the other
+    spread = {known.class_id for known in plan.classes if known.strategy == "switch"}
+    in_turn_s = sum(
+        s for s, one in zip(each_s, plan.buckets, strict=True) if one.class_id in spread
+    )
+    round_s = max(in_turn_s + (sum(each_s) - in_turn_s) / places, max(each_s, default=0.0))
     lanes = [lane for bucket in plan.buckets for lane in bucket.lanes]
     epochs = max((lane.epoch_to - lane.epoch_from for lane in lanes), default=0)
     if round_s > _LONG_ROUND_S and epochs > 1:

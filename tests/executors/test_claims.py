@@ -119,6 +119,7 @@ def test_equal_or_surplus_devices_are_not_reported() -> None:
     [
         ("cpu", ("threads=3",), 3),
         ("cpu", ("trial_timeout='9s'", "workers=2"), 2),
+        ("cpu", ("strategy='process'", "threads=8", "workers=2"), 2),
         ("gpu", ("threads=8",), 1),
         ("gpu", (f"engine={ENGINE}",), None),
         ("gpu", (f"engine={ENGINE}", "workers=5"), 5),
@@ -128,5 +129,17 @@ def test_several_threads_share_a_device_other_than_the_cpu(
     backend: str, settings: tuple[str, ...], places: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims.jax, "default_backend", lambda: backend)
+    overrides = [f"execution.{setting}" for setting in settings]
+    assert n_training_places(parse(STUDY, Path("study.toml"), overrides)) == places
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"), [(("threads=1",), 1), (("trial_timeout='9s'", "workers=1"), 1)]
+)
+def test_a_study_trains_in_no_more_places_than_it_has_threads_or_workers(
+    settings: tuple[str, ...], places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(claims, "devices_of", lambda config: [0, 1, 2, 3])
     overrides = [f"execution.{setting}" for setting in settings]
     assert n_training_places(parse(STUDY, Path("study.toml"), overrides)) == places
