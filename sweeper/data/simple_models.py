@@ -32,16 +32,19 @@ _MANY_CLASSES = "The number of unique classes"
 _SCIKIT_LEARN = r"sklearn\."  # its modules
 
 
-def constant_model(data: Dataset, y: NDArray[Any], weights: Weights = None) -> Predict:
+def constant_model(
+    data: Dataset, y: NDArray[Any], weights: Weights = None, *, in_units: bool = True
+) -> Predict:
     """Predicts the shares of the classes in `y`, or its mean, with these weights of its rows.
 
-    The mean is that of numbers in the data's own units, from which transformed targets differ.
+    Metrics are measured in the unit of the data, so they are compared with the mean there; a loss
+    is compared with the mean of the transformed targets, if not `in_units`.
     """
     if data.class_names:
         counts = np.bincount(y, weights, minlength=len(data.class_names))
         total = len(y) if weights is None else counts.sum()
         value = as_outputs(data, np.log(np.maximum(counts / total, _LEAST_SHARE))[None])
-    elif data.y_transform == "none":
+    elif data.y_transform == "none" or not in_units:
         value = _mean(y, weights)
     else:
         mean = _mean(data.targets_in_unit(np.asarray(y, np.float64)), weights)

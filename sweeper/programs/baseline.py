@@ -72,7 +72,11 @@ def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
     for fold in range(folds):
         fold_data = _fold(data, fold)
         x, y, weights = fold_data.train
-        constant.append(_scored(constant_model(data, y, weights), fold_data, metrics))
+        scored = _scored(constant_model(data, y, weights), fold_data, metrics)
+        if data.y_transform != "none":
+            of_loss = constant_model(data, y, weights, in_units=False)
+            scored = _with_losses_of(_scored(of_loss, fold_data, metrics), scored)
+        constant.append(scored)
         if most:
             chosen = _sample(config, len(x), most)
             sample = x[chosen], y[chosen], _of(weights, chosen)
@@ -185,6 +189,15 @@ def _scored(predict: Predict, fold: _Fold, metrics: Metrics) -> _Scored:
         known = _standard_errors(outputs, y, weights, metrics)
         errors |= {f"{part}_{name}": error for name, error in known.items()}
     return _Scored(values, errors)
+
+
+def _with_losses_of(other: _Scored, scored: _Scored) -> _Scored:
+    """The metrics of `scored`, and the losses of another model."""
+
+    def merged(own: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
+        return {**own, **{name: theirs[name] for name in theirs if name.endswith("_loss")}}
+
+    return _Scored(merged(scored.values, other.values), merged(scored.errors, other.errors))
 
 
 def _standard_errors(
