@@ -393,9 +393,9 @@ class _Sweep(BaseEstimator, ABC):
         }
         if self.search is not None:
             own["search"] = self.search
-        if {f"data.split.{way}" for way in ("group", "time", "column")} & settings.keys():
+        if any(settings.get(f"data.split.{way}") for way in ("group", "time", "column")):
             own.pop("data.split.stratify", None)
-        if "data.split.column" in settings:  # the column also says which rows are for testing
+        if settings.get("data.split.column"):  # the column also says which rows are for testing
             own.pop("data.split.test")
         replaced = {key for key in own for other in settings if f"{other}.".startswith(f"{key}.")}
         own = {key: value for key, value in own.items() if key not in replaced}

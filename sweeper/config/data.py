@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from sweeper.config.kinds import Argument, FunctionName, NonEmptyStr, items_of
 from sweeper.config.reading import is_table
-from sweeper.config.refusals import format_value, refusal
+from sweeper.config.refusals import TEXT_IN_QUOTES, format_value, refusal
 from sweeper.config.table import Flaw, Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
@@ -27,7 +27,7 @@ def _names(value: object) -> object:
     names = (value,) if isinstance(value, str) else items_of(value)
     if names and all(isinstance(name, str) and name for name in names):
         return names
-    raise refusal("{value} is not the name of a column", "write a name, or an array of names")
+    raise refusal("{value} is not the name of a column", f"{TEXT_IN_QUOTES}, or an array of names")
 
 
 def _impute(value: object) -> object:
@@ -127,7 +127,8 @@ class SplitTable(Table):
 
 
 def _nothing_to_train_on(split: SplitTable) -> Iterable[Flaw]:
-    if split.val + split.test >= 1:
+    test = 0.0 if split.column else split.test  # the column says which rows are for testing
+    if split.val + test >= 1:
         found = f"val {split.val} and test {split.test} leave nothing to train on"
         yield Flaw("split", found, "write parts that sum to less than 1")
 
@@ -147,7 +148,10 @@ def _several_ways_to_split(split: SplitTable) -> Iterable[Flaw]:
 
 
 def _no_column_to_learn_from(split: SplitTable) -> Iterable[Flaw]:
-    if split.as_feature and split.group is None and split.time is None:
+    if split.as_feature and split.column is not None:
+        found = "a column that says train, val or test is never a feature"
+        yield Flaw("split.as_feature", found, "remove it")
+    elif split.as_feature and split.group is None and split.time is None:
         found = "the rows are not split by a column"
         yield Flaw("split.as_feature", found, "write group or time, or remove it")
 

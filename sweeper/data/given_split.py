@@ -27,6 +27,7 @@ _WORDS = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 _VALUES_SHOWN = 5
+PARTS_HINT = "write train, val or test in each row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,11 @@ def given_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pro
     """Values of the column that name no split, or no row to train on."""
     column = raw.frame[name]
     parts = _parts(column)
-    hint = "write train, val or test in each row"
     if stray := np.flatnonzero(pd.isna(parts)).tolist():
-        values = [repr(value) for value in column.iloc[stray].unique()[:_VALUES_SHOWN].tolist()]
-        is_one = len(stray) == 1
-        what = f"{'is' if is_one else 'are'} not the name of a split, such as {listed(values)}"
-        yield config.problem(_KEY, raw.describe_rows(name, stray, what), hint)
+        values = [repr(value) for value in column.iloc[stray].unique().tolist()]
+        shown = values[:_VALUES_SHOWN] + (["others"] if len(values) > _VALUES_SHOWN else [])
+        what = f"{'does' if len(stray) == 1 else 'do'} not name a split: {listed(shown)}"
+        yield config.problem(_KEY, raw.describe_rows(name, stray, what), PARTS_HINT)
     elif "train" not in parts:
         found = f"column '{name}' of {raw.name} has no row for training"
-        yield config.problem(_KEY, found, hint)
+        yield config.problem(_KEY, found, PARTS_HINT)

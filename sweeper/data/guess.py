@@ -281,6 +281,10 @@ def _words(raw: RawData) -> dict[str, str]:
     return {name: one for name, one in remarks.items() if one}
 
 
+def _is_split(column: pd.Series[Any]) -> bool:
+    return check_kind(column) is None and splits_rows(column)
+
+
 def _target(
     place: str, whole: RawData, wanted: str | None, option: str, *, as_classes: bool
 ) -> tuple[str, str]:
@@ -289,6 +293,8 @@ def _target(
     if wanted is not None and wanted not in columns:
         hint = did_you_mean(wanted, columns) or f"its columns are {listed(columns)}"
         raise DataError(Problem(place, option, f"no column '{wanted}'", hint))
+    if wanted is None:  # benchmarks often say last how they are split
+        columns = [name for name in columns if not _is_split(whole.frame[name])] or columns
     named = [name for name in columns if name.lower() in _TARGETS]
     chosen = wanted or (named[0] if len(named) == 1 else columns[-1])
     problem = _target_problem(whole, chosen, as_classes=as_classes)

@@ -109,7 +109,8 @@ def _other_split(config: StudyConfig, data: Dataset) -> str:
     """How to get other validation rows."""
     split = config.data.split
     if split.column is not None and config.study.folds is None:
-        return f"mark other rows as val in column '{split.column}'"
+        given = f"mark other rows as val in column '{split.column}'"
+        return f"{given} or, if it marks none, write another data.split.seed"
     ways = ["fewer study.folds" if config.study.folds else "a larger data.split.val"]
     if split.time is None:
         ways.insert(0, "another data.split.seed")

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from sweeper.config import StudyConfig
 from sweeper.data.columns import check_kind
 from sweeper.data.folds import grouped_folds
-from sweeper.data.given_split import given_notes, given_problems, given_sizes, given_split
+from sweeper.data.given_split import (
+    PARTS_HINT,
+    given_notes,
+    given_problems,
+    given_sizes,
+    given_split,
+)
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import SplitSizes, split_sizes
@@ -38,6 +44,10 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     if sizes.folds > sizes.train > 0:
         found = f"{sizes.folds} folds of {counted(sizes.train, whole)}"
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
+    elif sizes.train < 1 and given is not None:
+        found = f"column '{config.data.split.column}' of {raw.name} has {counted(n_wholes, 'row')} "
+        found += "for training, and validation takes it"
+        yield config.problem("data.split.column", found, "mark more rows as train, or some as val")
     elif sizes.train < 1:
         found = (
             f"of {counted(n_wholes, whole)}, validation takes {sizes.val} and testing "
@@ -53,7 +63,7 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 
 
 def split_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
-    """Warnings about groups that may be one, whose rows may be in several splits, and the like."""
+    """Warnings about groups that differ only in how they are written, and idle settings."""
     name = config.data.split.group
     if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
         yield f"column '{name}' has groups {alike}, but count as different ones; write them alike"
@@ -78,7 +88,8 @@ def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         elif name in raw.targets:
             yield config.problem(key, f"'{name}' is the target", "name another column")
         elif gaps := np.flatnonzero(raw.frame[name].isna()).tolist():
-            yield config.problem(key, raw.describe_rows(name, gaps, "missing"), "write them")
+            hint = PARTS_HINT if way == "column" else "write them"
+            yield config.problem(key, raw.describe_rows(name, gaps, "missing"), hint)
         elif way == "column":
             yield from given_problems(config, raw, name)
         elif way == "group" and not _has_order(raw.frame[name]):
@@ -136,7 +147,7 @@ def _stratify_problems(
         and check_kind(raw.frame[raw.targets[0]]) is None
     ):
         yield from _rare_class_problems(config, raw, sizes, rows)
-        yield from _small_part_problems(config, raw, sizes)
+        yield from _small_part_problems(config, raw, sizes, rows)
 
 
 def _rare_class_problems(
@@ -158,8 +169,10 @@ def _rare_class_problems(
         yield config.problem("data.split.stratify", found, hint)
 
 
-def _small_part_problems(config: StudyConfig, raw: RawData, sizes: SplitSizes) -> Iterator[Problem]:
-    n_classes = raw.frame[raw.targets[0]].nunique()
+def _small_part_problems(
+    config: StudyConfig, raw: RawData, sizes: SplitSizes, rows: NDArray[np.intp]
+) -> Iterator[Problem]:
+    n_classes = raw.frame[raw.targets[0]].iloc[rows].nunique()
     splits = (
         ("training", "data.split", sizes.train),
         ("validation", "data.split.val", sizes.val),

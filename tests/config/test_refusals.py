@@ -157,7 +157,12 @@ BROKEN = {
     ),
     "a target that is not a name": (
         ('source = "sklearn"\nname = "iris"', 'source = "parquet"\npath = "a"\ntarget = 3'),
-        (12, "data.target", "3 is not the name of a column", "write a name, or an array of names"),
+        (
+            12,
+            "data.target",
+            "3 is not the name of a column",
+            "write text in quotes, or an array of names",
+        ),
     ),
     "a target named twice": (
         ('source = "sklearn"\nname = "iris"', 'source = "csv"\npath = "a"\ntarget = ["a", "a"]'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -80,12 +81,13 @@ def test_a_table_may_have_no_rows_for_testing(make_study) -> None:
     [
         (
             np.where(np.arange(N) == 8, "trian", PARTS),
-            "column 'part' of rows.csv: 1 value is not the name of a split, such as 'trian' (line "
-            "10); write train, val or test in each row",
+            "column 'part' of rows.csv: 1 value does not name a split: 'trian' (line 10); "
+            "write train, val or test in each row",
         ),
         (
             np.where(np.arange(N) == 8, None, PARTS),
-            "column 'part' of rows.csv: 1 value missing (line 10); write them",
+            "column 'part' of rows.csv: 1 value missing (line 10); write train, val or test in "
+            "each row",
         ),
         (
             np.where(PARTS == "train", "val", PARTS),
@@ -94,7 +96,8 @@ def test_a_table_may_have_no_rows_for_testing(make_study) -> None:
         ),
         (
             np.where(np.arange(N) == 8, "train", "test"),
-            "of 1 row, validation takes 1 and testing 0, so none are left for training; ",
+            "column 'part' of rows.csv has 1 row for training, and validation takes it; mark more "
+            "rows as train, or some as val",
         ),
     ],
 )
@@ -107,8 +110,22 @@ def test_a_column_that_does_not_split_the_rows_is_refused(
     assert problem in str(found)
 
 
+def test_classes_of_test_rows_alone_do_not_count_for_rows_that_are_drawn(make_study) -> None:
+    rows = pd.read_csv(StringIO(table(np.where(PARTS == "test", "test", "train"))))
+    rows.loc[rows["part"] == "test", "kind"] = "d"
+    split = 'split = { column = "part", stratify = true, val = 0.06 }\n'
+    assert len(prepare(make_study(CSV + split, rows.to_csv(index=False))).y_val) == 3
+
+
+def test_init_does_not_predict_how_rows_are_split(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"x": np.arange(N), "z": np.arange(N) % 7, "part": PARTS})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    assert guess(tmp_path / "rows.csv").target == "z"
+    assert guess(tmp_path / "rows.csv", "part").target == "part"
+
+
 def test_a_class_too_rare_for_rows_that_are_drawn_is_refused(make_study) -> None:
-    rows = pd.read_csv(pd.io.common.StringIO(table(np.where(PARTS == "test", "test", "train"))))
+    rows = pd.read_csv(StringIO(table(np.where(PARTS == "test", "test", "train"))))
     rows.loc[[0, 3], "kind"] = ["d", "d"]
     text = rows.to_csv(index=False)
     split = 'split = { column = "part", stratify = true }\n'
