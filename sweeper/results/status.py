@@ -74,7 +74,7 @@ class Status:
     up to all of that time: a moment in which some place trains counts only as `train`, and so on in
     the order of `Activity`; the rest is `idle`."""
     committed_at: float | None
-    """When the last round was committed; None before the first."""
+    """About when the last round was committed; None before the first."""
     front: Sequence[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     """With several objectives, the trials of the Pareto front, each like `best`; else empty."""
     feasible: int | None = None
@@ -256,7 +256,7 @@ def _was_killed(run_dir: RunDir, status: Status) -> bool:
     """Whether its process ended without updating the status; only known for this host.
 
     Never True on systems where asking for a process is harmful. Another process may have the same
-    number now, so that a lock which nobody holds says more than the number.
+    number now, so the lock is checked, too.
     """
     if status.host != socket.gethostname() or os.name != "posix":
         return False
@@ -270,18 +270,23 @@ def _was_killed(run_dir: RunDir, status: Status) -> bool:
 
 
 def _has_lost_lock(run_dir: RunDir, status: Status) -> bool:
-    """Whether the lock file names the process of the status, but nobody holds the lock.
+    """Whether a process of the same host has held the lock, and nobody holds it now.
 
     False if that is not known: the file was removed, or cannot be opened, or its file system has
-    no locks. If nobody holds the lock, it is shared for an instant, for which a start waits.
+    no locks. The check shares the lock for less than a millisecond; a study that starts meanwhile
+    waits for it.
     """
     import fcntl  # only on POSIX
 
+    if not run_dir.lock.is_file():  # a pipe would block
+        return False
     try:
         with open_inside(run_dir.root, run_dir.lock, "r", encoding="utf-8") as file:
-            if file.read(_MAX_LETTERS).split() != [str(status.pid), status.host]:
-                return False
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            match file.read(_MAX_LETTERS).split():
+                case [_, host] if host == status.host:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                case _:
+                    return False
     except (OSError, ValueError):  # somebody holds it, or it is not known
         return False
     return True

@@ -55,7 +55,22 @@ def test_a_killed_study_was_interrupted_if_its_process_number_is_in_use_again(
     assert read_status(run_dir).state == "interrupted"
 
 
-@pytest.mark.parametrize("lock", ["removed", "made again", "of another", "link", "unsupported"])
+def test_a_study_that_was_killed_again_before_its_first_status_was_interrupted(
+    run_dir: RunDir,
+) -> None:
+    _named_in_lock(run_dir, os.getppid())
+    run_dir.lock.write_text(f"{os.getpid()} {STATUS.host}", encoding="utf-8")
+    assert read_status(run_dir).state == "interrupted"
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(run_dir: RunDir) -> None:
+    _named_in_lock(run_dir, os.getppid())
+    run_dir.lock.unlink()
+    os.mkfifo(run_dir.lock)
+    assert read_status(run_dir).state == "running"
+
+
+@pytest.mark.parametrize("lock", ["removed", "made again", "of a host", "link", "unsupported"])
 def test_a_process_that_exists_runs_a_study_whose_lock_says_nothing(
     lock: str, run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,8 +80,8 @@ def test_a_process_that_exists_runs_a_study_whose_lock_says_nothing(
             run_dir.lock.unlink()
         case "made again":
             run_dir.lock.write_bytes(b"")
-        case "of another":
-            run_dir.lock.write_text(f"{os.getpid()} {STATUS.host}", encoding="utf-8")
+        case "of a host":
+            run_dir.lock.write_text(f"{os.getppid()} elsewhere", encoding="utf-8")
         case "link":
             other = run_dir.lock.rename(run_dir.root / "other")
             run_dir.lock.symlink_to(other)

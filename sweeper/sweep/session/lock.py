@@ -29,6 +29,8 @@ _WAIT_S = 0.2  # `read_status` shares a lock that nobody holds, for less than a 
 # errors of file systems without `flock`
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
 _held_here: set[Path] = set()  # the run directories that this process holds
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_held_here.clear)
 
 
 @contextmanager
@@ -127,6 +129,8 @@ def _recorded_owner(run_dir: RunDir) -> str:
 
 def _recorded_text(run_dir: RunDir) -> str:
     """The text of the lock file; empty if it has none, or cannot be read."""
+    if not run_dir.lock.is_file():  # a pipe would block
+        return ""
     try:
         with run_dir.lock.open(encoding="utf-8") as file:
             return file.read(_MAX_LETTERS)
