@@ -37,12 +37,13 @@ def as_ledger_errors(name: str) -> Generator[None]:
     """Turn SQLite errors about the ledger `name` into errors with a fix.
 
     Raises:
-        LedgerError: for any other SQLite error in the block.
         sqlite3.IntegrityError: a row exists already, so the file is fine.
+        sqlite3.ProgrammingError: the connection is closed, which is an error of sweeper.
+        LedgerError: for any other SQLite error, which is about the file.
     """
     try:
         yield
-    except sqlite3.IntegrityError:
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):  # not the file's fault
         raise
     except sqlite3.DatabaseError as error:
         raise _of_the_disk(name, error) or damaged(name, f"SQLite says: {error}") from error
@@ -315,4 +316,4 @@ def _as_open_errors(path: Path, name: str) -> Generator[None]:
     except (ValueError, TypeError, KeyError) as error:
         # text with an invalid encoding, or JSON that is invalid or lacks a key
         reason = f"{type(error).__name__}: {error}"
-        raise damaged(name, f"a row is not valid JSON ({reason})") from error
+        raise damaged(name, f"a row cannot be read ({reason})") from error

@@ -63,7 +63,7 @@ def test_a_version_that_is_not_valid_json_is_reported(tmp_path: Path) -> None:
         "UPDATE meta SET body = '{}', digest = ?", (digest_of("schema_version", "{}"),)
     )
     ledger.close()
-    with pytest.raises(DamagedLedgerError, match=r"a row is not valid JSON \(KeyError: "):
+    with pytest.raises(DamagedLedgerError, match=r"a row cannot be read \(KeyError: "):
         Ledger.open(path)
 
 
