@@ -76,7 +76,8 @@ def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequen
     if isinstance(overrides, Mapping):
         return [f"{key}={toml_value(value)}" for key, value in _plain_settings(overrides)]
     given: Any = overrides
-    texts: list[Any] = [*given] if isinstance(given, Iterable) else [given]
+    is_several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    texts: list[Any] = [*given] if is_several else [given]
     if wrong := [one for one in texts if not isinstance(one, str)]:
         found = f"{wrong[0]!r} is not text of the form key=value"
         hint = 'pass "train.epochs=5", a list of such texts, or a dict of values by key'
@@ -115,21 +116,20 @@ def _has_settings(key: str, table: RawTable) -> bool:
     """Whether a table changes settings one by one, rather than being the value of one.
 
     A table that says its name or kind, such as `study.pruner`, is a value as a whole, and so is an
-    entry of a search that says its type. Those under names of users, such as parts, are not.
+    entry of a search that says its type.
     """
     first, *rest = key.split(".")
     if not rest:
         return first in (*TABLES, "search")
     if first == "search":
         return not is_entry(table) or (bool(table) and table.keys().isdisjoint(_OF_ENTRIES))
-    if not table or key in _BY_LAYER or any("." in str(name) for name in table):
+    is_kind = not {"name", "kind"}.isdisjoint(table)
+    if not table or is_kind or key in _BY_LAYER or any("." in str(name) for name in table):
         return False
     around = key.rpartition(".")[0]
     is_part = around in UNDER_NAMES and key not in all_settings()
-    if is_part or not {key, around}.isdisjoint(_BY_NAME):
-        return True
-    is_kind = not {"name", "kind"}.isdisjoint(table)
-    return not is_kind and any(one.startswith(f"{key}.") for one in all_settings())
+    is_named = not {key, around}.isdisjoint(_BY_NAME)
+    return is_part or is_named or any(one.startswith(f"{key}.") for one in all_settings())
 
 
 def _keys_of_none(key: str, value: object) -> Iterator[str]:
@@ -170,7 +170,7 @@ _OF_TOML = {
 # settings whose text may begin with a bracket
 _TEXTS = (
     *PATHS,
-    *("data.target", "data.weight", "data.mode", "data.x", "data.y"),
+    *("data.weight", "data.mode", "data.x", "data.y"),
     *("data.split.group", "data.split.time", "data.split.column", "execution.engine.address"),
 )
 
@@ -188,9 +188,9 @@ def _quoted(key: str, value: str, given_by: str) -> str:
 
 
 def with_quotes(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
-    """The flaw, with the way to write text if one of the `overrides` of a command line is not.
+    """The flaw, with a hint for a shell if an override was read as a number or a date, not as text.
 
-    The shell removes the outer quotes, and text such as 2024 is a number without others.
+    The shell removes the outer quotes, and 2024 without quotes is a number.
     """
     text = dict(map(_halves, overrides)).get(flaw.key, "[")
     if text.startswith(("[", "{")) or not flaw.hint.startswith(TEXT_IN_QUOTES):

@@ -181,13 +181,14 @@ def test_a_path_may_begin_with_a_bracket(read: Read) -> None:
 
 def test_parts_and_losses_change_only_in_the_settings_that_an_override_names() -> None:
     overrides = {
-        "model": {"generator": {"kind": "mlp", "width": 24}},
-        "train.losses": {"data": {"kind": "mae"}},
+        "model": {"generator": {"width": 24}},
+        "train.losses": {"data": {"against": "b"}},
         "train.phases": {"fit": {"loss": "data"}},
+        "optimizer": {"generator": {"name": "adam", "lr": 0.01}},
     }
     assert override_texts(overrides) == [
-        'model.generator.kind="mlp"',
         "model.generator.width=24",
-        'train.losses.data.kind="mae"',
+        'train.losses.data.against="b"',
         'train.phases.fit.loss="data"',
+        'optimizer.generator={ name = "adam", lr = 0.01 }',
     ]
