@@ -105,7 +105,8 @@ def load_study(
     lacks what a study file must have, it is what `sweeper init` writes for these rows; without
     `search`, so is everything else. None omits a setting of `init`. `overrides` change settings:
     one text such as "study.seed=1", several, or values by dotted key or by table. A table changes
-    the settings that it names and keeps the others, unless it has a `name` or `kind`.
+    the settings that it names and keeps the others, unless it has a `name` or `kind`, or is an
+    entry of `search` with its `type`.
 
         >>> x, y = np.linspace(0.0, 1.0, 60).reshape(30, 2), np.arange(30.0)
         >>> study = sweeper.load_study({"study.n_trials": 8, "model.depth": 1}, data=(x, y))

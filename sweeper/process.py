@@ -99,7 +99,7 @@ _STDERR = 2  # its descriptor, the last of the three
 
 
 def open_streams() -> None:
-    """Replace missing standard streams by ones that discard everything.
+    """Replace missing standard streams: output is discarded, and input is empty.
 
     This also takes their descriptors: otherwise a ledger could be opened as one of them, and native
     code would write its messages into it. A stream that is not UTF-8 gets an escape, such as
@@ -115,9 +115,7 @@ def open_streams() -> None:
             # a file of the caller may have taken the descriptor of the stream
             place = descriptor if descriptor in free else os.devnull
             setattr(sys, name, open(place, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif name == "stdin":
-            continue
-        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+        elif mode == "w" and isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             escape_unencodable(stream)
 
 

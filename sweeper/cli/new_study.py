@@ -194,10 +194,11 @@ def _describe_guess(
     if guessed.time:
         yield (
             f"rows are split at random; if they are a series in time, test on the latest: "
-            f"{_split_by_time(guessed.time)} in [data]"
+            f"{_split_by_time(guessed.time)} instead of split in [data]"
         )
     if guessed.given_split:
-        name, setting = guessed.given_split, f"{_given_split(guessed.given_split)} in [data]"
+        name = guessed.given_split
+        setting = f"{_given_split(name)} instead of split in [data]"
         yield f"'{name}' is a feature; if it says how to split the rows, write {setting}"
     if guessed.weight:
         setting = f"weight = {toml_value(guessed.weight)} in [data]"

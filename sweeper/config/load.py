@@ -174,8 +174,8 @@ def parse(
     tables = draft.read()
     if flaws := _with_unrecordable(draft.flaws, unrecordable(raw)):
         by_line = sorted(flaws, key=lambda flaw: source.line(flaw.key) or 0)
-        given = overrides if overridden_by == COMMAND_LINE else ()
-        ways = (with_quotes(with_way(flaw), given) for flaw in by_line)
+        texts = overrides if overridden_by == COMMAND_LINE else ()
+        ways = (with_quotes(with_way(flaw), texts) for flaw in by_line)
         raise StudyError(dict.fromkeys(map(source.problem, ways)))
     return StudyConfig.of(tables, source)
 

@@ -161,21 +161,25 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
         case _:
             found = f"{type(value).__name__} is not a type of settings"
             hint = "write a number, text, true or false, or an array"
-            if key.startswith("search."):
-                hint = f"write an entry, such as {_entry_like(value)}"
+            if key.startswith("search.") and (entry := _entry_like(value)):
+                hint = f"write an entry, such as {entry}"
             return None, [Flaw(key, found, hint)]
 
 
 def _entry_like(distribution: object) -> dict[str, Any]:
-    """An entry of [search] like a distribution of Optuna; of another value, an example."""
+    """An entry of [search] like a distribution of Optuna; empty for other values."""
     choices = getattr(distribution, "choices", None)
     if isinstance(choices, list | tuple):
         return {"type": "categorical", "choices": [*cast("list[Any]", choices)]}
-    low, high, log = (getattr(distribution, name, None) for name in ("low", "high", "log"))
+    names = ("low", "high", "log", "step")
+    low, high, log, step = (getattr(distribution, name, None) for name in names)
     if not (isinstance(low, int | float) and isinstance(high, int | float)):
-        low, high, log = 1e-4, 1e-2, True
+        return {}
     kind = "float" if isinstance(low, float) else "int"
-    return {"type": kind, "low": low, "high": high, **({"log": True} if log else {})}
+    if log:
+        return {"type": kind, "low": low, "high": high, "log": True}
+    stepped = {} if step is None or (kind == "int" and step == 1) else {"step": step}
+    return {"type": kind, "low": low, "high": high, **stepped}
 
 
 def _name_of(key: str, function: object) -> tuple[str | None, list[Flaw]]:

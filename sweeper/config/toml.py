@@ -126,7 +126,10 @@ def of_home(path: str) -> str:
     """The hint to write a path in full if it begins with ~; empty for other paths."""
     if PurePath(path).parts[:1] != ("~",):
         return ""
-    in_full = PurePath(Path.home(), *PurePath(path).parts[1:])
+    try:
+        in_full = PurePath(Path.home(), *PurePath(path).parts[1:])
+    except RuntimeError:  # this user has no home
+        return "write the path in full: only a shell expands ~"
     return f"write {in_full}, or $HOME for ~ on a command line: only a shell expands ~"
 
 

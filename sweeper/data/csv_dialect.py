@@ -143,9 +143,9 @@ def _is_unlike(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def hides_utf_8(file: CsvFile) -> bool:
-    """Whether a file is UTF-8, but is to be read in an encoding with one byte for each letter.
+    """Whether a file is UTF-8, but its dialect has an encoding with one byte for each letter.
 
-    Such an encoding reads any bytes, other letters than ASCII as two or three wrong ones.
+    Such an encoding reads nearly any bytes: each letter outside ASCII as two or three wrong ones.
 
     Raises:
         OSError: it cannot be read.

@@ -183,8 +183,10 @@ def _undecodable(file: CsvFile) -> UnfitTableError:
     except UnicodeError:
         where = ""  # it lacks the start that the encoding needs
     found = f"is not {encoding.upper()}{where}"
-    if likely.encoding == encoding:
-        return UnfitTableError(found, "save it as UTF-8")
+    if likely.encoding == encoding:  # some bytes are letters in neither
+        return UnfitTableError(
+            f"is neither UTF-8 nor {encoding.upper()}{where}", "save it as UTF-8"
+        )
     return UnfitTableError(found, likely=likely)
 
 

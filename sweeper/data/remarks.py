@@ -205,7 +205,7 @@ def _of_csv(raw: RawData) -> Iterator[str]:
     if hides_utf_8(raw.csv):
         encoding = raw.csv.dialect.encoding
         fix = 'write encoding = "utf-8" in [data] if names or categories have wrong letters'
-        yield f"{raw.name} is read as {encoding.upper()}, but all its letters are UTF-8: {fix}"
+        yield f"{raw.name} is valid UTF-8, but read as {encoding.upper()}: {fix}"
 
 
 def _as_text(raw: RawData, names: Iterable[str]) -> Iterator[str]:

@@ -51,7 +51,7 @@ def visible_gpus(
 
 
 def gpus_of_machine(driver: Path = DRIVER, devices: Sequence[Path] = NVIDIA_DEVICES) -> int:
-    """How many NVIDIA GPUs programs here may open, whether or not JAX can use them."""
+    """How many NVIDIA GPUs there are; 0 if programs here can open none."""
     if not any(device.exists() for device in devices):
         return 0
     return max(1, gpus_of_driver(driver))  # the driver of WSL does not list them

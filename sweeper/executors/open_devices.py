@@ -83,8 +83,8 @@ def check_devices() -> None:
     try:
         jax.local_devices()
     except Exception as error:  # even a bare AssertionError
-        said = str(error).strip().splitlines() or ["there is none"]
-        found = f"no device can be opened: {said[0]}"
+        lines = str(error).strip().splitlines() or ["there is none"]
+        found = f"no device can be opened: {lines[0]}"
         variables = _PLATFORMS
         if isinstance(error, ValueError) and visible_gpus(os.environ):
             variables = "variables such as XLA_PYTHON_CLIENT_ALLOCATOR"

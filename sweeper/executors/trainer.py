@@ -60,8 +60,8 @@ class Trainer:
     """Compiles each class once and trains its buckets; thread-safe.
 
     Programs of several structures run on all `devices`, others on the first; by default these are
-    all devices of this process. `device_lock` is the lock of their memory, shared
-    with others that train there. `timeline` records what is compiled and trained.
+    all devices of this process. `device_lock` guards their memory, and is shared with others that
+    train there. `timeline` records what is compiled and trained.
     """
 
     def __init__(

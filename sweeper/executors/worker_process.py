@@ -164,7 +164,7 @@ def _check_may_start() -> None:
         SetupError: this one is daemonic, as in a `multiprocessing.Pool`.
     """
     if multiprocessing.current_process().daemon:
-        found = "this trial needs a worker, but daemonic processes may not start others"
+        found = "a trial needs a worker, but this process is daemonic and may start no other"
         hint = "use concurrent.futures.ProcessPoolExecutor, or daemon=False"
         raise SetupError(Problem("workers", "execution.workers", found, hint))
 

@@ -79,8 +79,8 @@ def _what_is_averaged(study: Mapping[str, Any]) -> list[str]:
     transform = study["settings"]["data"].get("target_transform", "none")
     if transform == "none":
         return []
-    said = f"The models predict `{transform}` of the target. Their predictions are averaged first,"
-    return [said, "and the mean is transformed back to the unit of the data.", ""]
+    text = f"The models predict `{transform}` of the target. Their predictions are averaged first,"
+    return [text, "and the mean is transformed back to the unit of the data.", ""]
 
 
 def _card(record: EnsembleRecord, output: Path, study: Mapping[str, Any]) -> str:
@@ -147,7 +147,7 @@ _SCRIPT = '''\
 """The mean of several models: only needs equinox, numpy, and what these models are written in.
 
     import load
-    load.predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order
+    load.predict(rows)  # a dict or a DataFrame of columns, or an array in their order
 """
 
 import importlib.util

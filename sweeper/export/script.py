@@ -115,7 +115,7 @@ _PACKAGES = {"flax": "flax", "haiku": "dm-haiku"}
 
 
 def _heading(record: Mapping[str, Any], settings: Settings, networks: Mapping[str, Network]) -> str:
-    use = "predict(rows)  # a dict or a DataFrame of columns, or an array with all in their order"
+    use = "predict(rows)  # a dict or a DataFrame of columns, or an array in their order"
     if isinstance(settings.train, CoupledTable):
         use = "MODELS  # by name; each maps one example"
         if settings.train.generates:

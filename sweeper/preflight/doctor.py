@@ -238,14 +238,15 @@ def _devices() -> Iterator[MachineFinding]:
         size = "" if limit is None else f", {limit / 2**30:.1f} GiB granted"
         yield MachineFinding("device", f"{device}: {device.device_kind}{size}")
     gpus = gpus_of_machine()
-    if gpus:
+    if gpus and gpus_of_driver():  # MPS does not run under WSL
         yield _mps(mps_pipes(os.environ))
     if gpus and devices[0].platform == "cpu":
         hint = "python -m pip install 'jax[cuda13]', or add cuda to JAX_PLATFORMS"
         yield MachineFinding("devices", f"{counted(gpus, 'NVIDIA GPU')}, but JAX uses none", hint)
     if not gpus and (listed_gpus := gpus_of_driver()):
         found = f"the driver lists {counted(listed_gpus, 'NVIDIA GPU')}, but none can be opened"
-        yield MachineFinding("devices", found, "start the container with --gpus all")
+        hint = "in a container, start it with --gpus all; otherwise run nvidia-smi"
+        yield MachineFinding("devices", found, hint)
     yield _probe()
 
 

@@ -16,7 +16,7 @@ from jaxtyping import PyTree
 
 from sweeper.programs.schedules import Number
 
-# which of the numbers in a state to replace, in the order of `_injected`
+# which of the numbers in a state to replace, in the order of `_injected_states`
 Choice = Sequence[dict[str, bool]]
 
 
@@ -31,10 +31,10 @@ def at_rate(
     optimizer = optax.with_extra_args_support(made(rate))
 
     def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Any]:
-        if any(_injected(state)):
+        if any(_injected_states(state)):
             like = updates if params is None else params
-            choice = _of_rate(lambda rate: made(rate).init(like), rate)
-            state = _replaced(state, optimizer.init(like), iter(choice))
+            choice = _depend_on_rate(lambda rate: made(rate).init(like), rate)
+            state = _replace_hyperparams(state, optimizer.init(like), iter(choice))
         return optimizer.update(updates, state, params, **loss)
 
     return optax.GradientTransformationExtraArgs(optimizer.init, update)
@@ -42,10 +42,10 @@ def at_rate(
 
 def with_hyperparams_of(fresh: PyTree, state: PyTree) -> PyTree:
     """The `state` of an optimizer with the hyperparameters in `fresh`, that of a similar one."""
-    if not any(_injected(state)):
+    if not any(_injected_states(state)):
         return state
-    every = [dict.fromkeys(one.hyperparams, True) for one in _injected(state)]
-    return _replaced(state, fresh, iter(every))
+    every = [dict.fromkeys(one.hyperparams, True) for one in _injected_states(state)]
+    return _replace_hyperparams(state, fresh, iter(every))
 
 
 def _is_injected(node: Any) -> bool:
@@ -53,14 +53,14 @@ def _is_injected(node: Any) -> bool:
     return isinstance(node, kinds)
 
 
-def _injected(state: PyTree) -> Iterator[Any]:
+def _injected_states(state: PyTree) -> Iterator[Any]:
     """The states of `optax.inject_hyperparams` in a state, each before those inside it."""
     for node in filter(_is_injected, jax.tree.leaves(state, is_leaf=_is_injected)):
         yield node
-        yield from _injected(node.inner_state)
+        yield from _injected_states(node.inner_state)
 
 
-def _replaced(state: PyTree, fresh: PyTree, choice: Iterator[dict[str, bool]]) -> PyTree:
+def _replace_hyperparams(state: PyTree, fresh: PyTree, choice: Iterator[dict[str, bool]]) -> PyTree:
     """`state` with the chosen hyperparameters of `fresh`."""
 
     def replaced(old: Any, new: Any) -> Any:
@@ -71,17 +71,17 @@ def _replaced(state: PyTree, fresh: PyTree, choice: Iterator[dict[str, bool]]) -
             name: new.hyperparams[name] if is_new[name] else number
             for name, number in old.hyperparams.items()
         }
-        inner = _replaced(old.inner_state, new.inner_state, choice)
+        inner = _replace_hyperparams(old.inner_state, new.inner_state, choice)
         return old._replace(hyperparams=numbers, inner_state=inner)
 
     return jax.tree.map(replaced, state, fresh, is_leaf=_is_injected)
 
 
-def _of_rate(init: Callable[[Number], PyTree], rate: Number) -> Choice:
+def _depend_on_rate(init: Callable[[Number], PyTree], rate: Number) -> Choice:
     """Which hyperparameters in the state that `init` returns depend on the rate."""
 
     def numbers(rate: Number) -> list[dict[str, Any]]:
-        return [one.hyperparams for one in _injected(init(rate))]
+        return [one.hyperparams for one in _injected_states(init(rate))]
 
     closed, shapes = jax.make_jaxpr(numbers, return_shape=True)(rate)
     reached = {*closed.jaxpr.invars}

@@ -247,8 +247,8 @@ BUCKETS = (
     Column(
         "occupancy",
         DOUBLE,
-        "share of its lanes and epochs in which a trial was trained; in rounds of earlier versions "
-        "planned epochs counted",
+        "share of its lanes and epochs in which a trial was trained; rounds of earlier versions "
+        "count planned epochs",
     ),
     Column("capacity_planned", INT32, "lanes of the class"),
     Column("memory_limit_bytes", INT64, "the most memory that a program may take on the device"),

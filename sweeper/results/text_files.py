@@ -12,8 +12,12 @@ from typing import Literal
 from sweeper.errors import Problem, SetupError, StudyError, printable
 
 # suffixes of files that are not CSV text
-_NOT_CSV = (".tsv", ".parquet", ".feather", ".arrow", ".json", ".jsonl", ".npz", ".npy", ".xlsx")
-_NOT_CSV += (".gz", ".bz2", ".xz", ".zip", ".zst", ".html", ".pkl", ".db")
+_NOT_CSV = (
+    *(".tsv", ".parquet", ".pq", ".feather", ".arrow", ".orc", ".json", ".jsonl", ".ndjson"),
+    *(".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pickle", ".xlsx", ".xls", ".xlsm", ".ods"),
+    *(".toml", ".yaml", ".yml", ".html", ".pdf", ".db", ".sqlite", ".eqx", ".safetensors"),
+    *(".gz", ".bz2", ".xz", ".zip", ".zst", ".7z"),
+)
 # characters at which spreadsheets expect a formula to start
 _FORMULA = ("=", "+", "-", "@")
 

@@ -11,9 +11,9 @@ LaneLoop = Literal["map", "vmap"]
 
 # Lanes of a `map` loop run one after the other: more of them make buckets coarser, fewer add calls.
 # So a class has few, and more only if there are so many trials that the calls add up.
-_MAP_LADDER = (4, 8, 16)
+_MAP_CAPACITIES = (4, 8, 16)
 _MAP_BUCKETS = 32
-_LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_CAPACITIES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def capacity_for(lane_loop: LaneLoop, lanes: int, devices: int = 1) -> int:
@@ -23,10 +23,10 @@ def capacity_for(lane_loop: LaneLoop, lanes: int, devices: int = 1) -> int:
     down. They never depend on threads or workers.
     """
     if lane_loop == "map":
-        fitting = (rung for rung in _MAP_LADDER if rung * _MAP_BUCKETS >= lanes)
-        return next(fitting, _MAP_LADDER[-1])
+        fitting = (capacity for capacity in _MAP_CAPACITIES if capacity * _MAP_BUCKETS >= lanes)
+        return next(fitting, _MAP_CAPACITIES[-1])
     each = math.ceil(lanes / devices)
-    return next((rung for rung in _LADDER if rung >= each), _LADDER[-1])
+    return next((capacity for capacity in _CAPACITIES if capacity >= each), _CAPACITIES[-1])
 
 
 @dataclass(frozen=True, slots=True)

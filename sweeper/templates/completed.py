@@ -64,7 +64,10 @@ class PartialStudy:
         return kind_of(table, self.settings, self._searched.__contains__)[0]
 
     def has(self, key: str) -> bool:
-        """Whether a table has such a setting; arguments of your own functions do not count."""
+        """Whether a table has such a setting.
+
+        Of the arguments of user-defined functions, only the `lr` of an optimizer counts.
+        """
         name, _, setting = key.partition(".")
         kind = self.kind(name)
         if kind is UserOptimizerTable and setting == "lr" and not self._takes_rate():

@@ -182,7 +182,7 @@ def test_init_reports_what_it_guessed(command: CommandLine) -> None:
         "df['day'] = (pd.to_datetime(df['day'], utc=True) - pd.Timestamp(0, tz=\"UTC\")) / "
         "pd.Timedelta(days=1), and remove 'day' from data.drop",
         "houses.csv: rows are split at random; if they are a series in time, test on the latest: "
-        'split = { val = 0.2, test = 0.1, time = "day" } in [data]',
+        'split = { val = 0.2, test = 0.1, time = "day" } instead of split in [data]',
         "houses.csv: 'patient' is left out: it counts the rows",
         "houses.csv: 'name' is left out: it is text with 300 different values",
         "houses.csv: 'day' is left out: it holds dates or times as text, such as '2026-01-01'",
@@ -270,7 +270,7 @@ def test_init_comments_the_setting_that_splits_rows_as_a_column_says(command: Co
     table.to_csv(command.directory / "rows.csv", index=False)
     done = command("init", "--data", "rows.csv")
     given = 'split = { column = "part" }'
-    note = f"rows.csv: 'part' is a feature; if it says how to split the rows, write {given} in"
+    note = f"rows.csv: 'part' is a feature; if it says how to split the rows, write {given} instead"
     assert note in done.stderr
     study = command.directory / "study.toml"
     lines = study.read_text().splitlines(keepends=True)

@@ -106,7 +106,7 @@ def test_a_study_of_utf_8_read_as_latin_1_is_named_and_predicts_rows_like_its_ow
     file = tmp_path / "rows.csv"
     data = prepare(make_study(f'{CSV}encoding = "latin-1"\n', text))
     (note,) = (note for note in data.notes if "UTF-8" in note)
-    assert note.startswith("rows.csv is read as LATIN-1, but all its letters are UTF-8: write")
+    assert note.startswith("rows.csv is valid UTF-8, but read as LATIN-1: write")
     learnt, of_study = Transform.from_dict(data.transform), Dialect(encoding="latin-1")
     found = read_rows(file, learnt, {"kind"}, dialect=of_study)
     assert found.table.csv and found.table.csv.dialect == of_study
@@ -118,7 +118,7 @@ def test_text_of_dos_is_refused_with_the_way_to_read_it(tmp_path: Path) -> None:
         written(Dialect(encoding="cp850")) + "1.5,grün".encode("cp850")
     )
     with pytest.raises(
-        DataError, match=r"is not CP1252 \(byte 0x81 in line 14\); save it as UTF-8"
+        DataError, match=r"is neither UTF-8 nor CP1252 \(byte 0x81 in line 14\); save it as UTF-8"
     ):
         guess(tmp_path / "rows.csv")
 

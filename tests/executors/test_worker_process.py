@@ -265,7 +265,7 @@ def test_a_process_that_may_start_no_others_is_told_so(
     """As in a `multiprocessing.Pool`."""
     daemonic = SimpleNamespace(daemon=True)
     monkeypatch.setattr(worker_process.multiprocessing, "current_process", lambda: daemonic)
-    with pytest.raises(SetupError, match="needs a worker, but daemonic processes may not start"):
+    with pytest.raises(SetupError, match="needs a worker, but this process is daemonic"):
         start()
 
 

@@ -178,7 +178,7 @@ def _best_in_blocks(
 
 
 def _can_average(settings: Mapping[str, Any], metrics: Sequence[str]) -> bool:
-    """Whether `ensemble` accepts a study with these settings and objectives.
+    """Whether the predictions of trials with these settings and objectives can be averaged.
 
     These are the rules of `not_averaged` in `sweeper.config`, which takes long to import.
     """

@@ -119,7 +119,7 @@ def _other_rows(studies: Sequence[PublishedStudy]) -> list[Block]:
     by_preparation: defaultdict[str, set[str]] = defaultdict(set)
     for one, digest in zip(settings, digests, strict=True):
         if digest is not None:
-            by_preparation[json.dumps(_preparation(one))].add(digest)
+            by_preparation[json.dumps(_preparation(one), sort_keys=True)].add(digest)
     if any(len(found) > 1 for found in by_preparation.values()):
         found = "Some of these studies have the same settings of the data, but other data, so their"
         return [note(f"{found} values are not comparable.", is_warning=True)]

@@ -158,7 +158,7 @@ def check_resume(
     code = dict(changed_code(config, began["code"]))
 
     def problems_by_kind() -> Iterator[list[Problem]]:
-        """Each kind is looked for only if there are none of those before."""
+        """The problems of each kind; one is checked only if those before it found none."""
         refused = (one for one in changes.refused if not _is_moved_rows(config.run_dir, one))
         yield refusals(config, tuple(refused))
         yield [_other(config, key, files) for key, files in code.items() if not only_proposes(key)]
@@ -168,7 +168,7 @@ def check_resume(
         if weights is not None:
             yield [*_other_weights(config, began.get("fixed_start"), weights)]
         if asks_start:
-            yield [*other_start(config, began["continued_from"], start)]
+            yield [*_other_start(config, began["continued_from"], start)]
 
     if problems := next(filter(None, problems_by_kind()), []):
         raise StudyError(problems)
@@ -289,12 +289,12 @@ def _elsewhere(config: StudyConfig, key: str) -> str:
     return f"{_ELSEWHERE} and learn from these trials with {learn}"
 
 
-def other_start(
+def _other_start(
     config: StudyConfig, began: Mapping[str, str] | None, now: StartModel | None
 ) -> Iterator[Problem]:
     """The problem that trials started from another saved model when the study began.
 
-    `began` is the record of the first session; either is None for fresh weights.
+    `began` is what the first session recorded; either is None for fresh weights.
     """
     if (None if began is None else began["digest"]) == (None if now is None else now.digest):
         return

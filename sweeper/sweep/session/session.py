@@ -72,14 +72,14 @@ ForecastMaker = Callable[[Forecast | None], Forecast]
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """What a study is started or resumed with, as `open_session` gets it."""
+    """The arguments of `open_session` that its steps share."""
 
     config: StudyConfig
     run_dir: RunDir
     data_digest: str
     make_forecast: ForecastMaker
     environment: Mapping[str, str]
-    model: StartModel | None
+    start: StartModel | None
     weights: InitialWeights | None
     learn_from: Sequence[str | Path]
 
@@ -139,7 +139,7 @@ def _prepare(opening: _Opening) -> _StudyPlan:
 
 
 def _claim_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool) -> Path | None:
-    """Create the run directory; returns where an old one was moved to, if it was `fresh`."""
+    """Move an old study aside if `fresh`, and create the run directory; returns its new place."""
     moved_to = move_aside(run_dir) if fresh else None
     make(config, run_dir)
     return moved_to
@@ -164,8 +164,8 @@ def _begin(
     sessions = ledger.sessions()
     boundaries, study = _resume_or_plan(opening, ledger, sessions, new)
     run_id = uuid.uuid4().hex[:12]
-    crashes = count_crashes(ledger, run_dir)
-    record = _record(opening, run_id, boundaries, study.forecast, crashes, rows)
+    record = _record(opening, run_id, boundaries, study.forecast, rows)
+    record |= count_crashes(ledger, run_dir)  # the last step that can fail removes the exit note
     if rows is not None and not (sessions and run_dir.rows.exists()):
         _copy(rows, run_dir.rows, run_dir)
     if config.rows is not None:
@@ -173,8 +173,8 @@ def _begin(
     with fault_points(Step.ADD_SESSION):
         is_learning = not sessions and study.learned.sources
         ledger.add_session(record, fields_of(study.learned) if is_learning else None)
-    if opening.model is not None and not run_dir.started_from.exists():
-        _copy(Path(opening.model.path), run_dir.started_from, run_dir)
+    if opening.start is not None and not run_dir.started_from.exists():
+        _copy(Path(opening.start.path), run_dir.started_from, run_dir)
     copy_study(run_dir, config)
     sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
     return Session(
@@ -197,7 +197,7 @@ def _resume_or_plan(
     """The session boundaries after these sessions, and the study as it began, or begins now."""
     config = opening.config
     boundaries = check_resume(
-        config, sessions, opening.data_digest, opening.model, weights=opening.weights
+        config, sessions, opening.data_digest, opening.start, weights=opening.weights
     )
     boundaries += _changes_since_start(ledger, sessions, opening.environment)
     if not sessions:  # if it is not new, a crash has left an empty ledger
@@ -299,11 +299,10 @@ def _record(
     run_id: str,
     boundaries: tuple[Change, ...],
     forecast: Forecast,
-    crashes: Mapping[str, int | None],
     rows: Path | None,
 ) -> dict[str, Any]:
     """The record of a session in the ledger."""
-    config, start = opening.config, opening.model
+    config, start = opening.config, opening.start
     record: dict[str, Any] = {
         "run_id": run_id,
         "study": config.canonical(),
@@ -320,7 +319,6 @@ def _record(
         "directory": str(Path.cwd()),
         "environment": dict(opening.environment),
         KEEPS_CANDIDATES: True,
-        **crashes,
     }
     if rows is not None:
         record["rows"] = opening.run_dir.rows.name
