@@ -160,7 +160,7 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             return _name_of(key, value)
         case _:
             found = f"{type(value).__name__} is not a type of settings"
-            hint = "write a number, text, true or false, or an array"
+            hint = "write a number, text, true or false, an array, or a table of these"
             if key.startswith("search.") and (entry := _entry_like(value)):
                 hint = f"write an entry, such as {entry}"
             return None, [Flaw(key, found, hint)]

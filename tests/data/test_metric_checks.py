@@ -73,7 +73,8 @@ def test_rows_that_a_column_splits_are_to_be_marked_otherwise() -> None:
     column = "data.split.column='part'"
     by_column = study(AUROC, "data.split.stratify=false", column)
     data = classes([0, 1, 1], [0, 0], [0, 1], "usual", "rare")
-    fix = "; mark other rows as val in column 'part', or remove auroc"
+    fix = "; mark other rows as val in column 'part' or, if it marks none, write another "
+    fix += "data.split.seed, or remove auroc"
     assert refusal(by_column, data).endswith(fix)
 
     folds = {"fold_of": np.array([0, 1, 1]), "fold_scale": np.ones((2, 1))}
