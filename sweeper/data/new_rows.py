@@ -35,11 +35,12 @@ _TYPES = (*CSV_SUFFIXES, ".parquet", ".npy", ".npz")
 class NewRows:
     """Rows with the columns that a model needs, and those to keep unchanged.
 
-    `table` contains all rows as read. `unused` are columns that the study does not have.
+    The `kept` ones of a CSV file are the text that it contains. `table` has all rows as read.
+    `unused` are columns that the study does not have.
     """
 
     frame: pd.DataFrame
-    kept: Mapping[str, list[Any]]
+    kept: pd.DataFrame
     table: RawData
     unused: Sequence[str]
 
@@ -71,9 +72,7 @@ def read_rows(
     if file is not None and names:
         # as written in the file: 007 is not 7
         written = file.as_text(keep_default_na=False)
-    kept = {name: written[name].astype(object) for name in names}
-    values = {name: column.where(column.notna(), "").tolist() for name, column in kept.items()}
-    return NewRows(frame[[*transform.columns]], values, table, unused)
+    return NewRows(frame[[*transform.columns]], written[names], table, unused)
 
 
 def _read(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from sweeper.data.csv_file import USUAL, Dialect, format_settings
@@ -39,38 +41,70 @@ _LEAST_RANGE = 1e-9
 _ROUNDING = 1e-6
 
 
-def predicted(
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Predictions for the rows of a table, and columns of the table to put before them.
+
+    `predicted` has the column of each target and, for classes, the probability of each.
+    """
+
+    table: Path
+    kept: pd.DataFrame
+    predicted: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+    def as_csv(self, *, quote_formulas: bool = False) -> str:
+        """The text of a CSV file; with `quote_formulas`, a spreadsheet runs no text of the table.
+
+        Raises:
+            DataError: they are too many for the memory.
+        """
+        with _memory_for(self.table):
+            kept = self.kept.astype(object)
+            frame = pd.concat([kept.where(self.kept.notna(), ""), self.predicted], axis=1)
+            cells = zip(*(frame[name].tolist() for name in frame), strict=True)
+            return csv_text([*map(str, frame)], cells, quote_formulas=quote_formulas, kept="\n\t")
+
+    def as_parquet(self) -> bytes:
+        """The bytes of a Parquet file, whose kept columns have the types of the table.
+
+        Raises:
+            DataError: they are too many for the memory.
+        """
+        with _memory_for(self.table):
+            buffer = io.BytesIO()
+            pd.concat([self.kept, self.predicted], axis=1).to_parquet(buffer, index=False)
+            return buffer.getvalue()
+
+
+def predict_table(
     model: Path,
     rows: Path,
     warn: Callable[[str], None],
     keep: Sequence[str] = (),
     *,
-    quote_formulas: bool = False,
     trust_code: bool = False,
-) -> tuple[str, int]:
+) -> Predictions:
     """The predictions of `model`, a directory that `export` wrote, for the table `rows`.
-
-    Returns the text of a CSV file, and its number of rows.
 
     `warn` is called with columns that the study does not have, which are not used, with values that
     no training row had, with numbers beyond the training range, and with the gaps that are filled.
     `keep` are columns of the table to put before the predictions, `all` for all of them; a
-    prediction is then called `predicted NAME` if a column is called NAME. With `quote_formulas`, a
-    spreadsheet runs no text of the table. `trust_code` is as in `sweeper.load`.
+    prediction is then called `predicted NAME` if a column is called NAME. `trust_code` is as in
+    `sweeper.load`.
 
     Raises:
         SweeperError: the model is damaged, or the table does not fit it.
     """
     with jax_restored():
-        columns, n_rows = _predicted(model, rows, warn, keep, trust_code)
-    with _memory_for(rows):
-        cells = zip(*columns.values(), strict=True)
-        return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t"), n_rows
+        return _predict_table(model, rows, warn, keep, trust_code)
 
 
-def _predicted(
+def _predict_table(
     model: Path, rows: Path, warn: Callable[[str], None], keep: Sequence[str], trust_code: bool
-) -> tuple[dict[str, Any], int]:
+) -> Predictions:
     record = read_saved(first_model(model), trusted=trust_code).record
     with as_written(str(model)):
         data = record.get("data", {})
@@ -100,7 +134,7 @@ def _predicted(
     for note, places in (*doubtful, *notes):
         warn(f"{rows.name}: {note}{_at(found, places)}")
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
-    return {**found.kept, **named}, len(found.frame)
+    return Predictions(rows, found.kept, pd.DataFrame(named, index=found.kept.index))
 
 
 def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Writes text files at paths that users choose, completely or not at all; and CSV text."""
+"""Writes files at paths that users choose, completely or not at all; and CSV text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Literal
 
 from sweeper.errors import Problem, SetupError, StudyError, printable
 
-# suffixes of files that are not CSV text
-_NOT_CSV = (
-    *(".tsv", ".parquet", ".pq", ".feather", ".arrow", ".orc", ".json", ".jsonl", ".ndjson"),
+# suffixes of files that are neither CSV text nor written as Parquet
+_OTHERS = (
+    *(".tsv", ".pq", ".feather", ".arrow", ".orc", ".json", ".jsonl", ".ndjson"),
     *(".npz", ".npy", ".h5", ".hdf5", ".pkl", ".pickle", ".xlsx", ".xls", ".xlsm", ".ods"),
     *(".toml", ".yaml", ".yml", ".html", ".pdf", ".db", ".sqlite", ".eqx", ".safetensors"),
     *(".gz", ".bz2", ".xz", ".zip", ".zst", ".7z"),
@@ -56,7 +56,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def write_new(path: Path, text: str) -> None:
+def write_new(path: Path, content: str | bytes) -> None:
     """Write a file that must not exist yet.
 
     Raises:
@@ -64,13 +64,13 @@ def write_new(path: Path, text: str) -> None:
         SetupError: it cannot be written.
     """
     try:
-        _write(path, text, "x", path)
+        _write(path, content, "x", path)
     except FileExistsError:
         raise _existing(path) from None
 
 
-def check_new_csv(path: Path) -> None:
-    """Check the path of a new CSV file before the long work that produces it.
+def check_new_table(path: Path) -> None:
+    """Check the path of a new CSV or Parquet file before the long work that produces it.
 
     Raises:
         StudyError: it exists, or its suffix is that of another format.
@@ -79,10 +79,10 @@ def check_new_csv(path: Path) -> None:
     if path.exists():
         raise _existing(path)
     suffix = path.suffix.lower()
-    if suffix in _NOT_CSV:
-        found = f"{suffix} is not a suffix of the CSV text that is written"
-        name = path.name.removesuffix(path.suffix).removesuffix(".csv")
-        raise StudyError(Problem(str(path), "", found, f"use {path.with_name(name)}.csv"))
+    if suffix in _OTHERS:
+        found = f"{suffix} is not a suffix of CSV or Parquet, which are written"
+        name = path.with_name(path.name.removesuffix(path.suffix).removesuffix(".csv"))
+        raise StudyError(Problem(str(path), "", found, f"use {name}.csv or {name}.parquet"))
     if not path.parent.is_dir():
         found = f"the directory {path.parent} does not exist"
         raise SetupError(Problem(str(path), "", found, "create it, or choose another path with -o"))
@@ -126,12 +126,13 @@ def write_over(path: Path, text: str) -> None:
     staged.replace(target)
 
 
-def _write(path: Path, text: str, mode: Literal["x", "w"], named: Path) -> None:
+def _write(path: Path, content: str | bytes, mode: Literal["x", "w"], named: Path) -> None:
     """Write a file that messages call `named`."""
+    found = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
-        with path.open(mode, encoding="utf-8") as file:
+        with path.open(f"{mode}b") as file:
             try:
-                file.write(text)
+                file.write(found)
                 file.flush()
             except BaseException:  # after a full disk or a signal, no partial file may remain
                 if path.is_file():

@@ -111,7 +111,7 @@ def test_row_names_that_r_has_written_in_quotes_are_not_a_column(
         tmp_path / "rows.csv", Transform.from_dict(expected.transform), {"kind"}, ["dose"],
         Dialect(separator),
     )  # fmt: skip
-    assert new.kept["dose"][4:7] == ["1", "NA", "0"]
+    assert new.kept["dose"].tolist()[4:7] == ["1", "NA", "0"]
     assert new.unused == []
 
 

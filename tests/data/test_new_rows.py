@@ -74,7 +74,7 @@ def test_arrays_are_kept_next_to_those_of_the_study(
 ) -> None:
     arrays = {array: NEW, "id": np.arange(4), "more": np.zeros(9)}
     found = read(transforms["features"], tmp_path, ("id",), **arrays)
-    assert found.kept == {"id": [0, 1, 2, 3]}
+    assert found.kept.to_dict("list") == {"id": [0, 1, 2, 3]}
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_predict_reads_a_partitioned_table(make_study, partitioned: Path) -> Non
     assert read_rows(partitioned, transform, {"price"}).frame["year"].nunique() == 3
     (file,) = (partitioned / "year=2024").iterdir()
     rows = read_rows(file, transform, {"price"}, keep=["year"])
-    assert rows.frame["year"].tolist() == rows.kept["year"] == [2024] * 10
+    assert rows.frame["year"].tolist() == rows.kept["year"].tolist() == [2024] * 10
     with pytest.raises(DataError, match=r"nothing.parquet: cannot be read: no such file"):
         read_rows(partitioned / "nothing.parquet", transform, {"price"})
 

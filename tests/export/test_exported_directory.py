@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 import sweeper
 from sweeper.errors import DataError
 from sweeper.export import export
-from sweeper.export.predict import predicted
+from sweeper.export.predict import predict_table
 from sweeper.export.saved_model import UnknownCategoryWarning
 from sweeper.results import formatting
 from tests.in_process import prepared, study_in, trained
@@ -192,9 +192,10 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
     rows.loc[2, "island"] = "Dram"
     rows.to_csv(tmp_path / "new.csv", index=False)
 
-    text, count = predicted(best, tmp_path / "new.csv", told.append)
+    def predict() -> str:
+        return predict_table(best, tmp_path / "new.csv", told.append).as_csv()
 
-    assert count == len(rows)
+    text = predict()
 
     found = pd.read_csv(tmp_path / "new.csv"), pd.read_csv(StringIO(text))
     names = ["species", "probability of Adelie", "probability of Gentoo <b>"]
@@ -216,19 +217,19 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
         "new.csv: missing values are filled as in training: 1 of 'bill|mm'",
     ]
     rows.to_csv(tmp_path / "new.csv")  # with the index of pandas, which the model does not know
-    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
+    assert predict() == text
     for _ in range(3):  # and each time once more: Unnamed: 0, Unnamed: 0.1, ...
         pd.read_csv(tmp_path / "new.csv", keep_default_na=False).to_csv(tmp_path / "new.csv")
-    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
+    assert predict() == text
     told.clear()
     rows.to_csv(tmp_path / "new.csv", index=False, sep=";", decimal=",")
-    assert predicted(best, tmp_path / "new.csv", told.append) == (text, count)
+    assert predict() == text
     how = """separator = ";" and decimal = ","""
     assert told[0] == f'new.csv: read with {how}", unlike the rows of the study'
     other = rows.rename(columns={"island": "Island"}).assign(weight=1)
     other.to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(DataError) as refusal:
-        predicted(best, tmp_path / "other.csv", told.append)
+        predict_table(best, tmp_path / "other.csv", told.append)
     assert [str(problem) for problem in refusal.value.problems] == [
         "other.csv: no column 'island'; is 'Island' the same?",
     ]
@@ -237,13 +238,13 @@ def test_a_table_is_predicted_and_unknown_values_are_reported(tmp_path: Path) ->
         tmp_path / "more.csv", index=False
     )
     rows.assign(island="Dream").to_csv(tmp_path / "same.csv", index=False)
-    same = predicted(best, tmp_path / "same.csv", told.append)
-    assert predicted(best, tmp_path / "more.csv", told.append) == same
+    same = predict_table(best, tmp_path / "same.csv", told.append).as_csv()
+    assert predict_table(best, tmp_path / "more.csv", told.append).as_csv() == same
     assert [line for line in told if "filled" not in line] == [
         "more.csv: not used, since the study does not have them: 'weight'"
     ]
     told.clear()
-    predicted(best, tmp_path / "more.csv", told.append, ["weight"])
+    predict_table(best, tmp_path / "more.csv", told.append, ["weight"])
     assert len(told) == 1  # about gaps
 
 
@@ -251,13 +252,13 @@ def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> 
     best, told = penguins_in(tmp_path), list[str]()
     rows = PENGUINS.head(3).assign(id=["007", "a,b\nc", ""])
     rows.to_csv(tmp_path / "new.csv", index=False)
-    only, count = predicted(best, tmp_path / "new.csv", told.append, ["id"])
-    bare = pd.read_csv(StringIO(only))
-    text, _ = predicted(best, tmp_path / "new.csv", told.append, ["id", "species"])
-    whole, _ = predicted(best, tmp_path / "new.csv", told.append, ["all"])
+    only = predict_table(best, tmp_path / "new.csv", told.append, ["id"])
+    bare = pd.read_csv(StringIO(only.as_csv()))
+    text = predict_table(best, tmp_path / "new.csv", told.append, ["id", "species"]).as_csv()
+    whole = predict_table(best, tmp_path / "new.csv", told.append, ["all"]).as_csv()
 
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
-    assert count == 3
+    assert len(only) == 3
     assert [*bare.columns][:2] == ["id", "species"]
     assert [*found.columns][:3] == ["id", "species", "predicted species"]
     assert found["id"].tolist() == ["007", "a,b\nc", ""]
@@ -265,11 +266,11 @@ def test_columns_of_a_table_are_kept_next_to_its_predictions(tmp_path: Path) -> 
     assert found["predicted species"].tolist() == bare["species"].tolist()
     assert [*pd.read_csv(StringIO(whole)).columns][: len(rows.columns)] == [*rows.columns]
     with pytest.raises(DataError, match=r"new\.csv: --keep: no column 'ids'; did you mean 'id'\?"):
-        predicted(best, tmp_path / "new.csv", told.append, ["ids"])
+        predict_table(best, tmp_path / "new.csv", told.append, ["ids"])
 
     rows.rename(columns={"id": "id, old"}).to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(DataError, match="no column 'old'; write a name with a comma in double"):
-        predicted(best, tmp_path / "new.csv", told.append, ["old"])
+        predict_table(best, tmp_path / "new.csv", told.append, ["old"])
 
 
 def test_a_category_that_pandas_takes_for_missing_is_predicted_as_such(tmp_path: Path) -> None:
@@ -279,7 +280,7 @@ def test_a_category_that_pandas_takes_for_missing_is_predicted_as_such(tmp_path:
     best = tmp_path / "best"
     export(results.run_dir.root, None, 0, best)
     told: list[str] = []
-    text, _ = predicted(best, tmp_path / "penguins.csv", told.append)
+    text = predict_table(best, tmp_path / "penguins.csv", told.append).as_csv()
     assert not [line for line in told if "island" in line]
     saved = sweeper.load(best)
 
@@ -302,7 +303,7 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     best, told = tmp_path / "best", list[str]()
     table.head(40).to_csv(tmp_path / "new.TXT", **how)
 
-    text, _ = predicted(best, tmp_path / "new.TXT", told.append, ["bill|mm"])
+    text = predict_table(best, tmp_path / "new.TXT", told.append, ["bill|mm"]).as_csv()
 
     found = pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
     assert told == ["new.TXT: missing values are filled as in training: 5 of 'bill|mm'"]
@@ -310,7 +311,7 @@ def test_rows_to_predict_are_written_as_those_of_the_study(tmp_path: Path) -> No
     assert found["bill|mm"].str.contains(",").any()  # as in the table
     table.to_csv(tmp_path / "new.csv", index=False)
     told.clear()
-    predicted(best, tmp_path / "new.csv", told.append)
+    predict_table(best, tmp_path / "new.csv", told.append)
     how = """separator = ",", decimal = "." and encoding = "utf-8\""""
     assert told[0] == f"new.csv: read with {how}, unlike the rows of the study"
 
@@ -321,7 +322,7 @@ def test_the_line_of_a_value_that_is_not_a_number_is_reported(tmp_path: Path) ->
     rows.loc[2, "bill|mm"] = "long"
     rows.to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(DataError) as refusal:
-        predicted(best, tmp_path / "new.csv", lambda told: None)
+        predict_table(best, tmp_path / "new.csv", lambda told: None)
     assert str(refusal.value) == (
         "new.csv: column 'bill|mm' has non-numbers in 1 row: 'long' is not a number (line 4); "
         "write numbers, or leave them empty"
@@ -336,7 +337,7 @@ def test_numbers_are_predicted_in_the_units_of_the_data(tmp_path: Path) -> None:
     results = trained(study_in(tmp_path, STUDY, *numbers))
     export(results.run_dir.root, None, 0, tmp_path / "best")
 
-    text, _ = predicted(tmp_path / "best", tmp_path / "penguins.csv", lambda told: None)
+    text = predict_table(tmp_path / "best", tmp_path / "penguins.csv", lambda told: None).as_csv()
 
     found = pd.read_csv(StringIO(text))
     expected = sweeper.load(tmp_path / "best").predict(table)

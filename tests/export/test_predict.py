@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 import sweeper
@@ -23,7 +25,7 @@ from sweeper.data.prepare import read
 from sweeper.data.split import split_rows
 from sweeper.errors import DataError, SetupError
 from sweeper.export import export, predict
-from sweeper.export.predict import predicted, written_range
+from sweeper.export.predict import predict_table, written_range
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 from sweeper.programs.saved_file import content_of, read_saved
 from sweeper.results.formatting import number
@@ -128,7 +130,7 @@ def test_a_stray_value_in_a_file_only_changes_its_own_row(best: Path, tmp_path: 
 
     def lines(text: str) -> list[str]:
         path.write_text(text, encoding="utf-8")
-        return predicted(best, path, told.append)[0].splitlines()[1:]
+        return predict_table(best, path, told.append).as_csv().splitlines()[1:]
 
     clean = lines(rows_of("True", "maybe", "False"))
     assert told == []
@@ -151,7 +153,7 @@ def test_a_column_without_a_known_category_is_refused_with_its_lines(
     path.write_text(rows_of("yes", "no", "NA"), encoding="utf-8")
 
     with pytest.raises(DataError) as refusal:
-        predicted(best, path, [].append)
+        predict_table(best, path, [].append)
 
     assert str(refusal.value) == (
         "new.csv: column 'flag' has only values that no training row had: 'yes', 'no', 'NA' "
@@ -173,7 +175,7 @@ def test_numbers_that_are_not_read_as_written_are_refused(
             rows_of("True", "maybe", "False").replace("maybe,0.1,0.5", f"maybe,0.1,{x}")
         )
         with pytest.raises(DataError) as refusal:
-            predicted(best, path, [].append)
+            predict_table(best, path, [].append)
         assert found in str(refusal.value)
     odd: Any
     for odd in (np.array([1j, 2, 3]), np.array([1, 2, 3], "m8[s]")):
@@ -187,7 +189,7 @@ def test_a_misspelt_table_is_refused_with_the_one_that_may_be_meant(
 ) -> None:
     (tmp_path / "new_rows.csv").touch()
     with pytest.raises(DataError) as refused:
-        predicted(best, tmp_path / name, warnings.warn)
+        predict_table(best, tmp_path / name, warnings.warn)
     assert "no such file" in str(refused.value).lower()
     assert str(refused.value).endswith(f"; did you mean '{tmp_path / 'new_rows.csv'}'?")
 
@@ -225,7 +227,7 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
         rows = rows_of("True", "maybe", "False").splitlines()
         lines = (f"{row.rpartition(',')[0]},{one}" for row, one in zip(rows[1:], x, strict=True))
         path.write_text("\n".join([rows[0], *lines]), encoding="utf-8")
-        return predicted(best, path, told.append)[0].splitlines()
+        return predict_table(best, path, told.append).as_csv().splitlines()
 
     raw = read(config := sweeper.load_study(best.parent / "study.toml"))
     x = raw.frame["x"].iloc[split_rows(config, raw).train]
@@ -250,7 +252,7 @@ def test_an_error_in_finding_lines_is_not_blamed_on_the_model(
     for text in (rows_of("True", "maybe", "False").replace("0.5", "999"), rows_of("a", "b", "c")):
         (tmp_path / "new.csv").write_text(text, encoding="utf-8")
         with pytest.raises(LookupError, match=r"^lines$"):
-            predicted(best, tmp_path / "new.csv", lambda _: None)
+            predict_table(best, tmp_path / "new.csv", lambda _: None)
 
 
 def test_load_py_warns_of_what_predict_reports(alone: ModuleType) -> None:
@@ -299,7 +301,7 @@ def test_a_model_of_an_earlier_version_has_no_training_range(
     file = read_saved(best)
     del file.record["data"]["ranges"]
     (tmp_path / "old.safetensors").write_bytes(content_of(file.tensors, file.record))
-    predicted(tmp_path / "old.safetensors", path, told.append)
+    predict_table(tmp_path / "old.safetensors", path, told.append)
     assert told == []
 
 
@@ -364,7 +366,7 @@ def test_rows_that_take_too_much_memory_are_not_blamed_on_the_model(
     CLEAN.to_csv(tmp_path / "rows.csv", index=False)
     monkeypatch.setattr(predict, "load", load)
     with pytest.raises(DataError) as refused:
-        predicted(best, tmp_path / "rows.csv", lambda warning: None)
+        predict_table(best, tmp_path / "rows.csv", lambda warning: None)
     assert str(refused.value) == (
         "rows.csv: too little memory for so many rows; "
         "split the table, and predict one part after the other"
@@ -374,9 +376,12 @@ def test_rows_that_take_too_much_memory_are_not_blamed_on_the_model(
 @pytest.mark.parametrize(
     ("output", "found"),
     [
-        ("out.parquet", ".parquet is not a suffix of the CSV text that is written; use out.csv"),
-        ("out.csv.gz", ".gz is not a suffix of the CSV text that is written; use out.csv"),
-        ("out.TSV", ".tsv is not a suffix of the CSV text that is written; use out.csv"),
+        (
+            "out.pq",
+            ".pq is not a suffix of CSV or Parquet, which are written; use out.csv or out.p",
+        ),
+        ("out.csv.gz", ".gz is not a suffix of CSV or Parquet, which are written; use out.csv or "),
+        ("out.TSV", ".tsv is not a suffix of CSV or Parquet, which are written; use out.csv or "),
         ("no/out.csv", "the directory no does not exist; create it, or choose another path with"),
     ],
 )
@@ -386,3 +391,43 @@ def test_a_file_that_cannot_be_written_as_named_is_refused_before_the_prediction
     refused = command("predict", "no-model", "no-rows.csv", "-o", output)
     assert refused.returncode in (2, 3)
     assert refused.stderr.startswith(f"{output}: {found}")
+
+
+def test_predictions_in_parquet_equal_those_in_csv_and_keep_the_types_of_the_table(
+    best: Path, tmp_path: Path, command: CommandLine
+) -> None:
+    days = pd.to_datetime(["2024-01-01", None, "2024-01-03"]).as_unit("us")
+    rows = CLEAN.assign(day=days, count=pd.array([1, None, 3], dtype="Int64"), kind=["a", "b", ""])
+    rows.to_parquet(tmp_path / "rows.parquet", index=False)
+    for name in ("new.csv", "new.parquet"):
+        done = command("predict", str(best), "rows.parquet", "--keep", "all", "-o", name)
+        assert done.stdout == f"written to {name}; 3 rows\n"
+    text, table = (
+        pd.read_csv(tmp_path / "new.csv", keep_default_na=False),
+        pq.read_table(tmp_path / "new.parquet"),
+    )
+    assert table.column_names == [*text]
+    stored = pq.read_schema(tmp_path / "rows.parquet")
+    assert [table.schema.field(name) for name in rows] == [stored.field(name) for name in rows]
+    found = table.to_pandas()
+    pd.testing.assert_frame_equal(found[[*rows]], pd.read_parquet(tmp_path / "rows.parquet"))
+    others = [name for name in found if name not in rows]
+    assert others == ["predicted kind", *(f"probability of {one}" for one in ("No", "None", "Yes"))]
+    assert found[others[0]].tolist() == text[others[0]].tolist()
+    np.testing.assert_array_equal(found[others[1:]], text[others[1:]])
+
+
+def test_text_of_a_csv_file_is_kept_as_written_in_parquet(best: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    rows = rows_of("True", "maybe", "False").splitlines()
+    lines = (f"{row},{one}" for row, one in zip(rows, ("id", "007", "NA", ""), strict=True))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    found = predict_table(best, path, [].append, ["id"])
+    stored = pd.read_parquet(io.BytesIO(found.as_parquet()))
+    assert stored["id"].tolist() == ["007", "NA", ""]
+
+
+def test_an_option_for_csv_is_refused_with_parquet(command: CommandLine) -> None:
+    refused = command("predict", "no", "no.csv", "-o", "new.parquet", "--quote-formulas")
+    assert refused.returncode == 2
+    assert refused.stderr == "--quote-formulas: has no effect on a Parquet file; remove it\n"

@@ -106,7 +106,10 @@ def predict(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="A .csv or .txt file; default: standard output."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A .csv, .txt or .parquet file; default: CSV on standard output.",
         ),
     ] = None,
     keep: Annotated[
@@ -120,31 +123,36 @@ def predict(
     quote_formulas: QuoteFormulas = False,
     trust_code: TrustCode = False,
 ) -> None:
-    """Predict the rows of a table and write CSV, one line per row in the same order.
+    """Predict the rows of a table and write CSV or Parquet, with the rows in the same order.
 
     For classification each class has a column with its probability; regression outputs are in the
     units of the data. Kept columns come first. If a kept column has the name NAME of a prediction,
     the prediction is called `predicted NAME`.
     """
-    from sweeper.export.predict import predicted
-    from sweeper.results.text_files import check_new_csv, write_new
+    from sweeper.export.predict import predict_table
+    from sweeper.results.text_files import check_new_table, write_new
 
+    is_parquet = output is not None and output.suffix.lower() == ".parquet"
+    if is_parquet:
+        refuse_without_effect("on a Parquet file", quote_formulas=quote_formulas)
     if output is not None:
-        check_new_csv(output)
+        check_new_table(output)
     warn = console_on(sys.stderr)
-    text, n_rows = predicted(
+    predictions = predict_table(
         model,
         rows,
         lambda warning: warn.print(printable(warning), soft_wrap=True),
         column_names(keep) or [],
-        quote_formulas=quote_formulas,
         trust_code=trust_code,
     )
     if output is None:
-        print(text, end="", file=answers())
+        print(predictions.as_csv(quote_formulas=quote_formulas), end="", file=answers())
+        return
+    if is_parquet:
+        write_new(output, predictions.as_parquet())
     else:
-        write_new(output, text)
-        print_written(output, counted(n_rows, "row"))
+        write_new(output, predictions.as_csv(quote_formulas=quote_formulas))
+    print_written(output, counted(len(predictions), "row"))
 
 
 def check_program(
