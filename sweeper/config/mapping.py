@@ -26,6 +26,12 @@ _WITH_NAMES = (
     *("train.losses", "train.phases"),
 )
 _TWICE = "given twice", "remove one of the two"
+_BY_NAME = {
+    "study.sampler": "write its name and options, such as {'name': 'tpe', 'seed': 1}",
+    "study.pruner": "write its name and options, such as {'name': 'halving', 'min_resource': 3}",
+    "optimizer": "write its name and settings, such as {'name': 'adam', 'lr': 0.001}, or a "
+    "function that returns it",
+}
 
 
 def raw_tables(mapping: Mapping[Any, Any]) -> tuple[RawTable, set[str], list[Flaw]]:
@@ -148,7 +154,7 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             }
             flaws += [flaw for _, found in read.values() for flaw in found]
             return {name: one for name, (one, _) in read.items() if one is not None}, flaws
-        case list() | tuple():
+        case list() | tuple() if not hasattr(cast("object", value), "update"):  # as of Optax
             items = [plain_value(key, one, depth + 1) for one in cast("list[object]", value)]
             flaws = [flaw for _, found in items for flaw in found]
             if any(one is None for one in cast("list[object]", value)):
@@ -160,10 +166,17 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             return _name_of(key, value)
         case _:
             found = f"{type(value).__name__} is not a type of settings"
-            hint = "write a number, text, true or false, an array, or a table of these"
-            if key.startswith("search.") and (entry := _entry_like(value)):
-                hint = f"write an entry, such as {entry}"
-            return None, [Flaw(key, found, hint)]
+            return None, [Flaw(key, found, _hint_for(key, value))]
+
+
+def _hint_for(key: str, value: object) -> str:
+    """What to write instead of an object that no setting has."""
+    if key.startswith("search.") and (entry := _entry_like(value)):
+        return f"write an entry, such as {entry}"
+    table = key.removesuffix(".name")
+    if isinstance(value, tuple):  # the functions of an Optax optimizer
+        table = "optimizer"
+    return _BY_NAME.get(table, "write a number, text, true or false, an array, or a table of these")
 
 
 def _entry_like(distribution: object) -> dict[str, Any]:

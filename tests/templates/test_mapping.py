@@ -17,6 +17,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import NopPruner
+from optuna.samplers import TPESampler
 
 import sweeper
 from sweeper.cli.new_study import begin
@@ -530,6 +532,28 @@ def test_a_distribution_of_optuna_is_shown_as_an_entry_of_the_search(
     shown = " ".join(problems({"search": others}, data=HOUSES, target="price"))
     assert "{'type': 'int', 'low': 1, 'high': 4}" in shown
     assert "{'type': 'categorical', 'choices': ['mlp']}" in shown
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "example"),
+    [
+        ("study.sampler", TPESampler(), {"name": "tpe", "seed": 1}),
+        ("study.sampler.name", TPESampler(), {"name": "tpe", "seed": 1}),
+        ("study.pruner", NopPruner(), {"name": "halving", "min_resource": 3}),
+        ("optimizer", optax.adam(1e-3), {"name": "adam", "lr": 0.001}),
+        ("optimizer.name", optax.adam(1e-3), {"name": "adam", "lr": 0.001}),
+    ],
+)
+def test_an_object_of_optuna_or_optax_is_refused_with_what_to_write(
+    key: str, value: object, example: dict[str, Any]
+) -> None:
+    table = key.removesuffix(".name")
+    (problem,) = problems({key: value}, data=HOUSES, target="price")
+    kind = type(value).__name__
+    start = f"in the mapping: {key}: {kind} is not a type of settings; write its name and "
+    assert problem.startswith(start)
+    assert f"such as {example}" in problem
+    sweeper.load_study({table: example}, data=HOUSES, target="price")
 
 
 def test_a_target_of_numbers_as_text_causes_a_warning_unless_classes_are_asked_for() -> None:
