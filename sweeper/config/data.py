@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from sweeper.config.kinds import Argument, FunctionName, NonEmptyStr, items_of
 from sweeper.config.reading import is_table
 from sweeper.config.refusals import TEXT_IN_QUOTES, format_value, refusal
-from sweeper.config.table import Flaw, Table
+from sweeper.config.table import Flaw, FlawKind, Table
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
 _METHODS = get_args(_Method)
@@ -27,7 +27,8 @@ def _names(value: object) -> object:
     names = (value,) if isinstance(value, str) else items_of(value)
     if names and all(isinstance(name, str) and name for name in names):
         return names
-    raise refusal("{value} is not the name of a column", f"{TEXT_IN_QUOTES}, or an array of names")
+    hint = f"{TEXT_IN_QUOTES}, or an array of names"
+    raise refusal("{value} is not the name of a column", hint, FlawKind.NOT_TEXT)
 
 
 def _impute(value: object) -> object:

@@ -192,7 +192,7 @@ AmountOfMemory = Annotated[
         'write e.g. "2 GiB" or "500 MB"',
     ),
 ]
-_NO_NAME = "{value} is not a name", f"{TEXT_IN_QUOTES}, or an array of names"
+_NO_NAME = "{value} is not a name", f"{TEXT_IN_QUOTES}, or an array of names", FlawKind.NOT_TEXT
 Names = Annotated[str | tuple[str, ...], read_as(one_or_more(str), *_NO_NAME)]
 Conditions = Annotated[
     dict[str, tuple[Scalar, ...]],

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from sweeper.config.mapping import plain_value
 from sweeper.config.reading import RawTable
-from sweeper.config.refusals import TEXT_IN_QUOTES
 from sweeper.config.space import is_entry
-from sweeper.config.table import Flaw
+from sweeper.config.table import Flaw, FlawKind
 from sweeper.config.tables import TABLES, UNDER_NAMES, all_settings
 from sweeper.config.toml import (
     COMMAND_LINE,
@@ -193,7 +192,7 @@ def with_quotes(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
     The shell removes the outer quotes, and 2024 without quotes is a number.
     """
     text = dict(map(_halves, overrides)).get(flaw.key, "[")
-    if text.startswith(("[", "{")) or not flaw.hint.startswith(TEXT_IN_QUOTES):
+    if flaw.kind is not FlawKind.NOT_TEXT or text.startswith(("[", "{")):
         return flaw
     both = "with text in double quotes, and the whole in single ones"
     return replace(flaw, hint=f"write {COMMAND_LINE} '{flaw.key}={toml_value(text)}', {both}")

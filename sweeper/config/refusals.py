@@ -16,7 +16,6 @@ from sweeper.config.table import Flaw, FlawKind
 MISSING = "missing"
 UNKNOWN = "no such setting"
 TEXT_IN_QUOTES = "write text in quotes"
-"""How the hint begins for a value that is not text, but must be."""
 _MAX_LETTERS = 80  # of quoted text in a message
 
 # what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
@@ -49,6 +48,7 @@ _KINDS = {
     "float_type": FlawKind.NOT_A_NUMBER,
     "finite_number": FlawKind.NOT_A_NUMBER,
     "bool_type": FlawKind.NOT_A_BOOLEAN,
+    "string_type": FlawKind.NOT_TEXT,
     "greater_than": FlawKind.TOO_SMALL,
     "greater_than_equal": FlawKind.TOO_SMALL,
 }

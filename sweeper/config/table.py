@@ -23,6 +23,7 @@ class FlawKind(Enum):
     NOT_AN_INTEGER = auto()
     NOT_A_BOOLEAN = auto()
     NOT_A_SCALAR = auto()
+    NOT_TEXT = auto()
     TOO_SMALL = auto()
     UNKNOWN_NAME = auto()
 

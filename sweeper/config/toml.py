@@ -142,7 +142,8 @@ def unrecordable(raw: object) -> Iterator[Flaw]:
             yield Flaw(key, found, hint, kind=FlawKind.NOT_A_NUMBER, value=value)
         elif isinstance(value, date | time):
             found = f"{format_value(value)} is a date or a time, which no setting takes"
-            yield Flaw(key, found, f'{TEXT_IN_QUOTES}, "{value}"')
+            hint = f'{TEXT_IN_QUOTES}, "{value}"'
+            yield Flaw(key, found, hint, kind=FlawKind.NOT_TEXT, value=value)
 
 
 def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
