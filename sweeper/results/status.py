@@ -23,6 +23,8 @@ _MAX_LETTERS = 300  # of a lock file: enough for a number and a host name
 IMPORTED_RUN = "imported"
 """The `run_id` of a study that another tool has trained."""
 
+StudyState = Literal["running", "finished", "interrupted", "failed"]
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Status:
@@ -37,7 +39,7 @@ class Status:
     pid: int
     """The process that runs the study, on `host`."""
     host: str
-    state: Literal["running", "finished", "interrupted", "failed"]
+    state: StudyState
     started_at: float
     updated_at: float
     round: int

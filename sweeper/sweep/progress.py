@@ -13,13 +13,13 @@ from typing import Any, Self
 from sweeper.config import StudyConfig
 from sweeper.ledger import Ledger
 from sweeper.results.ranking import value_columns
-from sweeper.results.status import Status
+from sweeper.results.status import Status, StudyState
 from sweeper.scheduler.class_names import class_name
 from sweeper.scheduler.classes import Plan
 from sweeper.study.limits import max_failures, n_proposals, stopped_by
 from sweeper.sweep.session.reconcile import xla_threads
 from sweeper.sweep.state import EndedTrials, SweepState
-from sweeper.sweep.stopping import StudyState, n_unasked, rules_met
+from sweeper.sweep.stopping import n_unasked, rules_met
 from sweeper.trial import CUT_OFF, Reason, TrialState
 
 
@@ -65,7 +65,7 @@ class SessionProgress:
         self,
         state: SweepState,
         now: float,
-        doing: StudyState,
+        study_state: StudyState,
         plan: Plan | None = None,
         spent_s: Mapping[str, float] | None = None,
     ) -> Status:
@@ -75,6 +75,7 @@ class SessionProgress:
         """
         ended, front = state.ended.counts, self._front(state.ended)
         stopper = stopped_by(self.config, state.kept_with_study)
+        is_finished = study_state == "finished"
         unasked = n_unasked(self.n_trials, state, is_stopped=stopper is not None)
         waiting = len(state.waiting) + unasked
         rate = self._trials_per_s(len(state.ended))
@@ -84,7 +85,7 @@ class SessionProgress:
             run_id=self.run_id,
             pid=os.getpid(),
             host=socket.gethostname(),
-            state=doing,
+            state=study_state,
             started_at=self.started_at,
             updated_at=now,
             round=state.rounds,
@@ -99,9 +100,9 @@ class SessionProgress:
             best=front[0] if front else None,
             front=front if len(self.config.study.objectives) > 1 else [],
             feasible=state.ended.n_feasible if self.config.study.constraints else None,
-            timeout=self._cut_short(state, waiting) if doing == "finished" else None,
-            stop=self._stop(state, waiting) if doing == "finished" else None,
-            stopped_by=stopper if doing == "finished" else None,
+            timeout=self._cut_short(state, waiting) if is_finished else None,
+            stop=self._stop(state, waiting) if is_finished else None,
+            stopped_by=stopper if is_finished else None,
             max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
             direction=self.config.study.direction,
@@ -119,7 +120,7 @@ class SessionProgress:
             xla_threads=self.xla_threads,
             learned=self.learned,
             edition=self.config.edition,
-            epochs=self._epochs(state.ended) if doing == "finished" else None,
+            epochs=self._epochs(state.ended) if is_finished else None,
         )
 
     def _epochs(self, ended: EndedTrials) -> dict[str, int] | None:

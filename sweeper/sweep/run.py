@@ -21,7 +21,7 @@ from sweeper.results.events import RoundClosed, RoundStarted, StudyOpened, Warne
 from sweeper.results.publish import Publisher
 from sweeper.results.ranking import models_left_out, repeats
 from sweeper.results.schema import write_schema_text
-from sweeper.results.status import Status, ended_by
+from sweeper.results.status import Status, StudyState, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan
 from sweeper.scheduler.plan_warnings import hardly_shared, long_round
@@ -39,7 +39,6 @@ from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change
 from sweeper.sweep.session.session import Session, as_setup_errors
 from sweeper.sweep.status_writer import StatusWriter
-from sweeper.sweep.stopping import StudyState
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
 from sweeper.sweep.unpublished import learning_gaps
@@ -226,12 +225,12 @@ class StudyRun:
             self._publisher.publish(self._ledger)
             self._importances.consider(self._sweep.state.rounds, self._sweep.state.ended)
 
-    def _status(self, doing: StudyState, plan: Plan | None = None) -> Status:
+    def _status(self, study_state: StudyState, plan: Plan | None = None) -> Status:
         spent_s = self._timeline.spent_s()
-        return self._progress.status(self._sweep.state, time.time(), doing, plan, spent_s)
+        return self._progress.status(self._sweep.state, time.time(), study_state, plan, spent_s)
 
-    def _write_status(self, doing: StudyState, plan: Plan | None = None) -> Status:
-        return self._observer.write(self._status(doing, plan))
+    def _write_status(self, study_state: StudyState, plan: Plan | None = None) -> Status:
+        return self._observer.write(self._status(study_state, plan))
 
 
 def _fewer(n_trials: int, asked: int) -> str:

@@ -7,12 +7,11 @@ from typing import Any, Literal
 
 from sweeper.config import StudyConfig
 from sweeper.results.ranking import gain_sign, is_feasible
+from sweeper.results.status import StudyState
 from sweeper.study.limits import max_failures
 from sweeper.sweep.state import SweepState
 from sweeper.sweep.verdicts import Verdict
 from sweeper.trial import CUT_OFF, Reason, TrialState
-
-StudyState = Literal["running", "finished", "interrupted", "failed"]
 
 
 def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from sweeper.executors.executor import Outcome, Work
 from sweeper.faults import Step, fault_points
 from sweeper.ledger import BucketRecord, Closing
+from sweeper.results.status import StudyState
 from sweeper.results.timeline import Activity
 from sweeper.scheduler.class_names import class_name
 from sweeper.scheduler.classes import Bucket, Plan
@@ -35,13 +36,7 @@ from sweeper.sweep.resume import judged_metric, restore
 from sweeper.sweep.rows import bucket_record, trial_row, untrained_row
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.state import Running, SweepState, column_of, finite_start
-from sweeper.sweep.stopping import (
-    StudyState,
-    end_state,
-    ending_reason,
-    is_over,
-    n_unasked,
-)
+from sweeper.sweep.stopping import end_state, ending_reason, is_over, n_unasked
 from sweeper.sweep.verdicts import Judge, Verdict
 from sweeper.trial import LaneRecord, Reason, Request, TrialSpec, TrialState
 

@@ -24,7 +24,7 @@ from sweeper.results.imported import imported_from
 from sweeper.results.light import readable
 from sweeper.results.listing import plain, read_trials
 from sweeper.results.publish import Publisher
-from sweeper.results.status import read_status, write_status
+from sweeper.results.status import StudyState, read_status, write_status
 from sweeper.results.timeline import Span, shares
 from sweeper.rundir import RunDir, refuse_non_utf8, remove_inside
 from sweeper.study.learning import Learned
@@ -36,7 +36,7 @@ from sweeper.sweep.session.directory import check_obstacles, holds_study, obstac
 from sweeper.sweep.session.lock import hold, hold_for_reading
 from sweeper.sweep.session.reconcile import data_digest
 from sweeper.sweep.state import SweepState
-from sweeper.sweep.stopping import StudyState, end_state, n_unasked
+from sweeper.sweep.stopping import end_state, n_unasked
 from sweeper.sweep.verify.damage import Damage, repair_hint
 from sweeper.sweep.verify.models import damaged_model, expected_models
 from sweeper.sweep.verify.published_files import damaged_files, other_files, repair_files
@@ -97,8 +97,8 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         state = restore(ledger, config).state
         learned = Learned.from_dict(ledger.learned())
         progress = SessionProgress.begin(config, run_id, ledger, state, learned.counts)
-        doing, spent_s = _state_of(config, state), _spent_s(ledger, run_id)
-        write_status(run_dir, progress.status(state, time.time(), doing, spent_s=spent_s))
+        study_state, spent_s = _state_of(config, state), _spent_s(ledger, run_id)
+        write_status(run_dir, progress.status(state, time.time(), study_state, spent_s=spent_s))
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
 
