@@ -22,8 +22,8 @@ from sweeper.errors import LedgerError, Problem, StudyError
 from sweeper.export.trial_file import tables_on_same_rows
 from sweeper.results.ensemble import EnsembleRecord, is_clear
 from sweeper.results.listing import Row, read_trials
+from sweeper.results.missing_trials import none_complete
 from sweeper.results.ranking import is_feasible, value_columns
-from sweeper.results.status import none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 

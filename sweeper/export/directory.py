@@ -34,8 +34,8 @@ from sweeper.programs.provenance import WHOSE, NoteError, data_of, misfits, read
 from sweeper.programs.saved_file import MODEL_FILE, SavedFile, content_of, read_saved
 from sweeper.results.baseline import read_baseline
 from sweeper.results.judged import with_metrics_of_value
+from sweeper.results.missing_trials import hint_if_none_complete
 from sweeper.results.read import open_results
-from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign

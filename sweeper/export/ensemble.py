@@ -50,8 +50,8 @@ from sweeper.results.ensemble import (
     write_ensemble,
 )
 from sweeper.results.listing import Row, TrialRows, read_trials
+from sweeper.results.missing_trials import none_complete
 from sweeper.results.ranking import gain_sign, is_feasible
-from sweeper.results.status import none_complete
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign

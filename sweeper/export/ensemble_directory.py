@@ -21,7 +21,7 @@ from sweeper.programs.saved_file import read_saved
 from sweeper.results.ensemble import EnsembleMember, EnsembleRecord, read_ensemble, verdicts
 from sweeper.results.formatting import number
 from sweeper.results.listing import read_trials
-from sweeper.results.status import no_trials
+from sweeper.results.missing_trials import no_trials
 from sweeper.rundir import RunDir
 
 

@@ -19,8 +19,9 @@ from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
+from sweeper.results.missing_trials import none_complete
 from sweeper.results.read import Results, open_results, trained_trial
-from sweeper.results.status import none_complete, read_status
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in

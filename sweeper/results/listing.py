@@ -17,8 +17,8 @@ from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.judged import CURVE_COLUMNS
 from sweeper.results.light import floats, read_light, study_metadata, texts
+from sweeper.results.missing_trials import no_trials
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
-from sweeper.results.status import no_trials
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]

@@ -18,9 +18,10 @@ from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.decoded import check_published
 from sweeper.results.formatting import best_trial, names, none_feasible, states
+from sweeper.results.missing_trials import hint_of_finished, no_trials
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
-from sweeper.results.status import Status, hint_of_finished, no_trials, read_status
+from sweeper.results.status import Status, read_status
 from sweeper.results.table_file import refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from itertools import chain
-from pathlib import Path
-from shlex import quote
 from typing import Any, Literal
 
-from sweeper.errors import FRESH, NoTrialError, Problem, SetupError, counted, number_runs, printable
+from sweeper.errors import FRESH, Problem, SetupError, counted, printable
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import RunDir, open_inside, read_json, replacing, swapped
-
-_STARTING = "or wait if one has just been started"
-_MAX_LETTERS = 300  # of a lock file: enough for a number and a host name
+from sweeper.results.owner import has_ended
+from sweeper.rundir import RunDir, read_json, replacing, swapped
 
 IMPORTED_RUN = "imported"
 """The `run_id` of a study that another tool has trained."""
@@ -189,8 +182,10 @@ def read_status(run_dir: RunDir) -> Status:
     try:
         status = Status(**read_json(run_dir.status))
     except FileNotFoundError:
-        hint = "start one with 'python -m sweeper run study.toml', name its run directory, "
-        hint += _STARTING
+        hint = (
+            "start one with 'python -m sweeper run study.toml', name its run directory, or wait if "
+            "one has just been started"
+        )
         found = "no study has been run here"
         if run_dir.ledger.exists():
             found = "the study has no status, because it is starting or the file was removed"
@@ -202,44 +197,9 @@ def read_status(run_dir: RunDir) -> Status:
         raise SetupError(Problem(str(run_dir.status), "", found, hint)) from error
     if status.diverged is None:
         status = replace(status, diverged=_count_diverged(run_dir))
-    if status.is_running and (_has_left(run_dir, status) or _was_killed(run_dir, status)):
+    if status.is_running and has_ended(run_dir, status.pid, status.host):
         return replace(status, state="interrupted")
     return status
-
-
-def hint_of_finished(numbers: Sequence[int], *, are_trained: bool = False) -> str:
-    """A hint that lists `numbers`: the finished trials or, if `are_trained`, the trained ones."""
-    kind = "trained" if are_trained else "finished"
-    return f"use a {kind} trial: {number_runs(numbers) or 'none yet'}"
-
-
-def none_complete(run_dir: RunDir, found: str) -> NoTrialError:
-    """The error that no trial of a study is complete, and what to do; `found` says it."""
-    return NoTrialError(Problem(str(run_dir.root), "", found, hint_if_none_complete(run_dir)))
-
-
-def hint_if_none_complete(run_dir: RunDir) -> str:
-    """What to do if no trial of a study is complete."""
-    try:
-        status = read_status(run_dir)
-    except SetupError:  # the directory may contain only the tables
-        status = None
-    if status is not None and status.state == "interrupted":
-        return "the study was interrupted: resume it with the command that started it"
-    if status is not None and status.is_running:
-        return "wait until a trial is complete"
-    if status is not None and status.is_imported and not sum(status.counts.values()):
-        return "the Optuna study has no trials that ended"
-    change = "change the study, such as the range of optimizer.lr, or run more trials"
-    if status is not None and status.is_imported:
-        change = "import it again if it has more trials"
-    if status is not None and status.infeasible:
-        change = (
-            f"{counted(status.infeasible, 'trial')} had a number of parameters that violates "
-            "study.constraints: relax them, or search models of other sizes"
-        )
-    command = f"python -m sweeper trials {quote(str(run_dir.root))}"
-    return f"`{command}` shows why each trial ended; {change}"
 
 
 def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
@@ -252,55 +212,6 @@ def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
         return None
     buckets = (zip(one["trials"], one.get("params", ()), strict=False) for one in status.running)
     return dict(chain.from_iterable(buckets)).get(number)
-
-
-def _was_killed(run_dir: RunDir, status: Status) -> bool:
-    """Whether its process ended without updating the status; only known for this host.
-
-    Never True on systems where asking for a process is harmful. Another process may have the same
-    number now, so the lock is checked, too.
-    """
-    if status.host != socket.gethostname() or os.name != "posix":
-        return False
-    try:
-        os.kill(status.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # it belongs to somebody else
-    return _has_lost_lock(run_dir, status)
-
-
-def _has_lost_lock(run_dir: RunDir, status: Status) -> bool:
-    """Whether a process of the same host has held the lock, and nobody holds it now.
-
-    False if that is not known: the file was removed, or cannot be opened, or its file system has
-    no locks. The check shares the lock for less than a millisecond; a study that starts meanwhile
-    waits for it.
-    """
-    import fcntl  # only on POSIX
-
-    if not run_dir.lock.is_file():  # a pipe would block
-        return False
-    try:
-        with open_inside(run_dir.root, run_dir.lock, "r", encoding="utf-8") as file:
-            match file.read(_MAX_LETTERS).split():
-                case [_, host] if host == status.host:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                case _:
-                    return False
-    except (OSError, ValueError):  # somebody holds it, or it is not known
-        return False
-    return True
-
-
-def _has_left(run_dir: RunDir, status: Status) -> bool:
-    """Whether its process noted that a signal ended it at once; known for any host."""
-    try:
-        noted = read_json(run_dir.exit_note)
-    except (OSError, ValueError):
-        return False
-    return noted == {"pid": status.pid, "host": status.host}
 
 
 def _count_diverged(run_dir: RunDir) -> int | None:
@@ -324,72 +235,3 @@ def is_published(run_dir: RunDir) -> bool:
         return written["state"] in ("finished", "interrupted")
     except (OSError, ValueError, TypeError, KeyError):
         return False
-
-
-def runs_in(directory: Path) -> list[Path]:
-    """The directory if it is a run directory with a status, else such directories below it.
-
-    These are at most two levels down, as in `runs/group/study`, and not inside each other.
-    """
-    if (directory / "status.json").is_file():
-        return [directory]
-    found: list[Path] = []
-    for pattern in ("*/status.json", "*/*/status.json"):
-        below = sorted(path.parent for path in directory.glob(pattern))
-        # what is half-written is in a hidden directory
-        shown = (run for run in below if "/." not in f"/{run.relative_to(directory).as_posix()}")
-        found += [run for run in shown if run.parent not in found]
-    return found
-
-
-def near_run(path: Path) -> str:
-    """A question that offers a run directory near `path`, which does not exist, or under runs/.
-
-    Empty if `path` exists, or no name is similar.
-    """
-    if path.exists():
-        return ""
-    others = [*runs_in(Path("runs")), *runs_in(path.parent)]
-    by_name = {run.name.lower(): run for run in others}
-    near = get_close_matches(path.name.lower(), by_name, n=1)
-    return f"did you mean '{by_name[near[0]]}'?" if near else ""
-
-
-def where_to_look(path: Path) -> str:
-    """What to write instead of `path`, which is not a run directory with results."""
-    return (
-        near_run(path) or "name the run directory of a study that was started, such as runs/digits"
-    )
-
-
-def no_trials(run_dir: RunDir) -> Problem:
-    """The problem that a directory has no table of trials, and what to do about it."""
-    found, hint = f"{run_dir.trials.name} does not exist", where_to_look(run_dir.root)
-    if run_dir.ledger.exists():
-        try:
-            status = read_status(run_dir)
-            state, round_ = status.state, status.round
-        except SetupError:  # it is starting, or was killed while it was
-            state, round_ = None, 0
-        if round_:
-            hint = f"publish it with 'python -m sweeper verify {quote(str(run_dir.root))} --repair'"
-        else:
-            found = "the study was started, but no round is committed yet"
-            resume = "run the study again, which resumes it"
-            waits = {"running": "wait for the first one", None: f"wait if it runs, or {resume}"}
-            hint = waits.get(state, resume)
-    return Problem(str(run_dir.root), "", found, hint)
-
-
-def newest_run(directory: Path) -> Path:
-    """The run directory below `directory` whose status was written last.
-
-    Raises:
-        SetupError: there is none.
-    """
-    written = [(RunDir(run).status.stat().st_mtime_ns, run) for run in runs_in(directory)]
-    if not written:
-        start = "start a study with 'python -m sweeper run study.toml'"
-        hint = f"name a run directory, {start}, {_STARTING}"
-        raise SetupError(Problem(f"{directory}/", "", "no study has been run here", hint))
-    return max(written)[1]

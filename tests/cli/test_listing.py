@@ -21,7 +21,6 @@ import sweeper
 from sweeper.cli.commands.arguments import column_names
 from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import TrialRows, buckets_of, curves, plain, read_trials
-from sweeper.results.status import hint_if_none_complete
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
@@ -74,19 +73,6 @@ def test_an_empty_list_explains_itself(run_dir: RunDir, capsys: pytest.CaptureFi
     for words in (("--head", "0"), ("--where", "epochs_done < 0")):
         sweeper.command("trials", str(run_dir.root), *words)
     assert capsys.readouterr().out == "0 of 6 trials shown\nno trials match\n"
-
-
-def test_only_an_unfinished_study_may_still_have_a_best_trial(run_dir: RunDir) -> None:
-    assert "shows why each trial ended" in hint_if_none_complete(run_dir)
-    status = json.loads(run_dir.status.read_text(encoding="utf-8"))
-    for state, hint in (
-        ("interrupted", "resume it with the command that started it"),
-        ("running", "wait until a trial is complete"),
-        ("failed", "shows why each trial ended"),
-    ):
-        write_status(run_dir, {**status, "state": state, "pid": os.getpid()})
-        assert hint in hint_if_none_complete(run_dir)
-    write_status(run_dir, status)
 
 
 def write_status(run_dir: RunDir, status: Mapping[str, Any]) -> None:

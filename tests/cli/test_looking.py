@@ -13,7 +13,7 @@ import sweeper
 from sweeper.cli.commands.printing import status_record
 from sweeper.cli.main import app_for
 from sweeper.errors import SweeperError
-from sweeper.results.status import newest_run, runs_in, write_status
+from sweeper.results.status import write_status
 from sweeper.rundir import RunDir
 from tests.documents import GUIDES
 from tests.live_status import STATUS
@@ -104,11 +104,6 @@ def test_a_directory_stands_for_the_studies_below_it(
     monkeypatch.chdir(tmp_path)
     for name in ("runs/b", "runs/a", "runs/a/confirm", "runs/group/c"):
         begin(Path(name))
-    found = [Path("runs/a"), Path("runs/b"), Path("runs/group/c")]
-    assert runs_in(Path("runs")) == found
-    assert runs_in(Path("runs/a")) == found[:1]
-    assert runs_in(Path("nowhere")) == []
-    assert newest_run(Path("runs")) == found[-1]
     sweeper.command("report", "runs/")
     assert "written to report.html" in capsys.readouterr().out
     text = Path("report.html").read_text(encoding="utf-8")

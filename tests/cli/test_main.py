@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +17,9 @@ import sweeper
 from sweeper.cli.commands.arguments import refuse_a_file
 from sweeper.cli.commands.training import exit_code
 from sweeper.cli.main import COMMANDS
-from sweeper.errors import SetupError, StudyError
+from sweeper.errors import StudyError
 from sweeper.process import DISTRIBUTION
-from sweeper.results.status import Status, newest_run, write_status
+from sweeper.results.status import Status, write_status
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.live_status import STATUS
@@ -61,18 +60,6 @@ def _written_run(root: Path, status: Status = ENDED) -> RunDir:
 def test_the_exit_code_says_how_the_study_ended(state: str, complete: int, expected: int) -> None:
     status = replace(ENDED, state=state, counts={"COMPLETE": complete, "FAIL": 1})
     assert exit_code(status) == expected
-
-
-def test_the_newest_run_is_the_one_whose_status_was_written_last(tmp_path: Path) -> None:
-    for name, age_s in (("old", 200), ("new", 100), ("older", 300)):
-        written = _written_run(tmp_path / name).status
-        os.utime(written, (time.time() - age_s,) * 2)
-    assert newest_run(tmp_path) == tmp_path / "new"
-
-
-def test_the_newest_run_needs_at_least_one_run(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="no study has been run here; name a run directory"):
-        newest_run(tmp_path / "runs")
 
 
 def test_status_shows_the_newest_run(command: CommandLine) -> None:

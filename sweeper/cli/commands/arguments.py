@@ -11,7 +11,7 @@ import typer
 
 from sweeper.cli.console import console_on
 from sweeper.errors import Problem, SetupError, StudyError
-from sweeper.results.status import near_run, newest_run
+from sweeper.results.run_directories import near_run, newest_run
 from sweeper.rundir import RunDir, refuse_links
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from sweeper.cli.commands.printing import print_json, print_shown
 from sweeper.cli.console import console_on
 from sweeper.errors import Problem, SetupError, StudyError, counted, printable, size_text
 from sweeper.results import formatting
-from sweeper.results.status import newest_run, read_status, runs_in
+from sweeper.results.run_directories import newest_run, runs_in
+from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, refuse_links
 
 _LEFT_SHOWN = 5

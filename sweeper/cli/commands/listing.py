@@ -26,8 +26,9 @@ from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
 from sweeper.results.judged import with_metrics_of_value
+from sweeper.results.missing_trials import hint_of_finished, none_complete
 from sweeper.results.ranking import Row, is_feasible, repeats
-from sweeper.results.status import hint_of_finished, in_training, none_complete
+from sweeper.results.status import in_training
 from sweeper.results.text_files import csv_text
 from sweeper.rundir import RunDir
 

@@ -29,7 +29,8 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_json, print_shown, print_written, status_record
 from sweeper.cli.console import answers, console_on
 from sweeper.errors import SetupError
-from sweeper.results.status import Status, near_run, newest_run, read_status, runs_in
+from sweeper.results.run_directories import near_run, newest_run, runs_in
+from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir, refuse_links
 
 if TYPE_CHECKING:

@@ -29,8 +29,9 @@ from sweeper.errors import Problem, SetupError, StudyError, not_written, printab
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
 from sweeper.results.ensemble import read_ensemble, verdicts
+from sweeper.results.missing_trials import hint_if_none_complete
 from sweeper.results.ranking import Row
-from sweeper.results.status import Status, epochs_saved, hint_if_none_complete, read_status
+from sweeper.results.status import Status, epochs_saved, read_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.requests import EnqueueRequest, PendingRequest, StopRequest
 from sweeper.sweep.send_request import new_key, read_values, send, wait_for_answer

@@ -16,7 +16,8 @@ from sweeper.data.ahead import preparing
 from sweeper.executors.signals import INTERRUPTED, TERMINATING, not_ignored, stopping_on
 from sweeper.process import take_program_start
 from sweeper.results import formatting
-from sweeper.results.status import Status, none_complete
+from sweeper.results.missing_trials import none_complete
+from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
 from sweeper.sweep.exit_recorder import ExitRecorder

@@ -21,10 +21,10 @@ from filelock import FileLock, SoftFileLock, Timeout
 
 from sweeper.errors import Problem, SetupError, StudyHeldError
 from sweeper.ledger import is_held
+from sweeper.results.owner import owner_in, read_lock
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir, open_inside
 
-_MAX_LETTERS = 300  # enough for a number and a host name
 _WAIT_S = 0.2  # `read_status` shares a lock that nobody holds, for less than a millisecond
 # errors of file systems without `flock`
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP)
@@ -41,24 +41,23 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         StudyHeldError: another process has the lock, or has the ledger open.
     """
     # read before locking, since some versions of filelock empty the file
-    before = _recorded_text(run_dir)
-    owner = _recorded_owner(run_dir)
+    before = read_lock(run_dir)
     try:
         lock = _lock(run_dir)
     except Timeout:
-        raise _held_by(run_dir, owner or _of_status(run_dir)) from None
+        raise _held_by(run_dir, _owner(before) or _of_status(run_dir)) from None
     place = run_dir.root.resolve()
     with lock:
         if is_held(run_dir.ledger):
             raise _held_by(run_dir, _of_status(run_dir))
         _record_owner(run_dir, f"{os.getpid()} {socket.gethostname()}")
-        own = _recorded_owner(run_dir)
+        own = read_lock(run_dir)
         _held_here.add(place)
         try:
             yield
         finally:
             _held_here.discard(place)
-            if _recorded_owner(run_dir) == own:  # otherwise the directory was replaced
+            if read_lock(run_dir) == own:  # otherwise the directory was replaced
                 # if a study was killed, its status names the process that the file named before
                 _record_owner(run_dir, before)
 
@@ -79,7 +78,7 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
     try:
         return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
-        owner = _recorded_owner(run_dir)
+        owner = _owner(read_lock(run_dir))
         if run_dir.root.resolve() in _held_here:
             raise _held_by(run_dir, owner) from None
         found = f"another process runs this study{owner}, or was killed while running it"
@@ -119,23 +118,10 @@ def _record_owner(run_dir: RunDir, text: str) -> None:
         file.truncate()
 
 
-def _recorded_owner(run_dir: RunDir) -> str:
-    match _recorded_text(run_dir).split():
-        case [pid, host]:
-            return _in_words(pid, host)
-        case _:
-            return ""
-
-
-def _recorded_text(run_dir: RunDir) -> str:
-    """The text of the lock file; empty if it has none, or cannot be read."""
-    if not run_dir.lock.is_file():  # a pipe would block
-        return ""
-    try:
-        with run_dir.lock.open(encoding="utf-8") as file:
-            return file.read(_MAX_LETTERS)
-    except (OSError, ValueError):
-        return ""
+def _owner(text: str) -> str:
+    """The process that the text of a lock file names, in words; empty if it names none."""
+    owner = owner_in(text)
+    return "" if owner is None else _in_words(*owner)
 
 
 def _of_status(run_dir: RunDir) -> str:
