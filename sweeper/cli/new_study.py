@@ -196,9 +196,9 @@ def _describe_guess(
             f"rows are split at random; if they are a series in time, test on the latest: "
             f"{_split_by_time(guessed.time)} instead of split in [data]"
         )
-    if guessed.given_split:
-        name = guessed.given_split
-        setting = f"{_given_split(name)} instead of split in [data]"
+    if guessed.split_column:
+        name = guessed.split_column
+        setting = f"{_split_by_column(name)} instead of split in [data]"
         yield f"'{name}' is a feature; if it says how to split the rows, write {setting}"
     if guessed.weight:
         setting = f"weight = {toml_value(guessed.weight)} in [data]"
@@ -217,7 +217,8 @@ def _split_by_time(name: str) -> str:
     return f"split = {{ val = 0.2, test = 0.1, time = {toml_value(name)} }}"
 
 
-def _given_split(name: str) -> str:
+def _split_by_column(name: str) -> str:
+    """The setting that splits the rows as a column says."""
     return f"split = {{ column = {toml_value(name)} }}"
 
 
@@ -290,9 +291,10 @@ def table_study_text(
     if guessed.time:
         by_time = _comment(f"{_split_by_time(guessed.time)}  # instead, for a series in time")
         lines.insert(_line(text, "data.split"), by_time)
-    if guessed.given_split:
-        given = _comment(f"{_given_split(guessed.given_split)}  # instead, if it says how to split")
-        lines.insert(_line(text, "data.split"), given)
+    if guessed.split_column:
+        setting = _split_by_column(guessed.split_column)
+        by_column = _comment(f"{setting}  # instead, if it says how to split")
+        lines.insert(_line(text, "data.split"), by_column)
     path, drop = _line(text, "data.path"), _line(text, "data.drop") - 1
     between = lines[path:drop]
     return "".join([*lines[:path], *others, *between, *reasons[:_MAX_REASONS], *lines[drop:]])

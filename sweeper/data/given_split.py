@@ -38,8 +38,8 @@ class GivenSplit:
     val: NDArray[np.intp]
     test: NDArray[np.intp]
 
-    def drawn_from(self, config: StudyConfig) -> NDArray[np.intp]:
-        """The rows from which those for validation are drawn, in their order; none if given.
+    def validation_pool(self, config: StudyConfig) -> NDArray[np.intp]:
+        """The rows to draw validation rows from, in their order; empty if the column names these.
 
         Folds are drawn from all rows that are not for testing.
         """
@@ -59,12 +59,12 @@ def given_split(config: StudyConfig, raw: RawData) -> GivenSplit | None:
 
 def given_sizes(config: StudyConfig, given: GivenSplit) -> SplitSizes:
     """How many rows each split gets; without those for testing if others are drawn."""
-    drawn = len(given.drawn_from(config))
+    n_pool = len(given.validation_pool(config))
     if config.study.folds is not None:
-        return SplitSizes(drawn, 0, 0, config.study.folds)
-    if drawn:
-        val = ceil(config.data.split.val * drawn)
-        return SplitSizes(drawn - val, val, 0)
+        return SplitSizes(n_pool, 0, 0, config.study.folds)
+    if n_pool:
+        val = ceil(config.data.split.val * n_pool)
+        return SplitSizes(n_pool - val, val, 0)
     return SplitSizes(len(given.train), len(given.val), len(given.test))
 
 
@@ -75,7 +75,7 @@ def given_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
         return
     split, usual = config.data.split, SplitTable()
     idle = [("test", split.test, usual.test, "testing")]
-    if not len(given.drawn_from(config)):
+    if not len(given.validation_pool(config)):
         settings = (("val", split.val), ("stratify", split.stratify))
         idle += [(key, value, getattr(usual, key), "validation") for key, value in settings]
     for key, value, default, use in idle:

@@ -102,7 +102,7 @@ class Guess:
     """Further remarks about columns."""
     time: str = ""
     """A column by which the rows can be split in the order of time; else empty."""
-    given_split: str = ""
+    split_column: str = ""
     """A column that says train, val or test in each row; else empty."""
     weight: str = ""
     """A column with the name and the values of weights of rows; else empty."""
@@ -219,7 +219,7 @@ def _guess(
         time=next((name for name in dates if times(usable.frame[name]).notna().all()), ""),
         # a category of numbers would be refused, too
         has_gaps=replace(usable, categories=frozenset[str]()).has_gaps_in_numbers,
-        given_split=next((name for name in kept if splits_rows(usable.frame[name])), ""),
+        split_column=next((name for name in kept if splits_rows(usable.frame[name])), ""),
         weight=next((name for name in kept if _may_be_weights(usable.frame[name])), ""),
     )
 

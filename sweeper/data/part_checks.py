@@ -57,7 +57,7 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
     else:
         least = sizes.least_train if group is None else _least_train(config, raw)
         yield from _batch_problems(config, least)
-    rows = np.arange(len(raw.frame)) if given is None else given.drawn_from(config)
+    rows = np.arange(len(raw.frame)) if given is None else given.validation_pool(config)
     if config.data.split.stratify and len(rows):
         yield from _stratify_problems(config, raw, sizes, rows)
 

@@ -57,7 +57,7 @@ def _disjoint_split(config: StudyConfig, raw: RawData) -> Split:
     if ways.time is not None:
         return _by_time(config, times(raw.frame[ways.time]))
     if (given := given_split(config, raw)) is not None:
-        return _given_splits(config, raw, given)
+        return _by_column(config, raw, given)
     groups = groups_of(config, raw)
     if groups is not None:
         sizes = split_sizes(config, len(np.unique(groups)))
@@ -88,15 +88,15 @@ def _too_few_of_a_class(config: StudyConfig) -> Iterator[None]:
         raise DataError(config.problem("data.split", found, hint)) from error
 
 
-def _given_splits(config: StudyConfig, raw: RawData, given: GivenSplit) -> Split:
+def _by_column(config: StudyConfig, raw: RawData, given: GivenSplit) -> Split:
     """The splits that a column gives; rows for validation are drawn if it has none."""
-    drawn, sizes = given.drawn_from(config), given_sizes(config, given)
-    if not len(drawn):
+    pool, sizes = given.validation_pool(config), given_sizes(config, given)
+    if not len(pool):
         return Split(given.train, given.val, given.test)
     if not sizes.val:  # with folds
-        return Split(drawn, np.empty(0, np.intp), given.test)
+        return Split(pool, np.empty(0, np.intp), given.test)
     with _too_few_of_a_class(config):
-        train, val = _draw(config, _classes(config, raw), drawn, sizes.val)
+        train, val = _draw(config, _classes(config, raw), pool, sizes.val)
     return Split(train, val, given.test)
 
 

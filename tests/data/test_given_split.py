@@ -168,4 +168,4 @@ def test_columns_that_may_split_rows_are_recognised(values: object, splits: bool
 
 def test_a_column_that_may_split_rows_is_pointed_out(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(table(PARTS), encoding="utf-8")
-    assert guess(tmp_path / "rows.csv", "kind").given_split == "part"
+    assert guess(tmp_path / "rows.csv", "kind").split_column == "part"
