@@ -12,7 +12,7 @@ from pandas.api.types import is_numeric_dtype
 
 from sweeper.config.toml import toml_value
 from sweeper.data.columns import check_kind
-from sweeper.data.lint import DATE
+from sweeper.data.date_pattern import DATE
 
 # a first number that can only be a day, or dots as in 31.1.2026
 _DAY_FIRST = r"(1[3-9]|2\d|3[01])[-/.]|\d{1,2}\.\d{1,2}\.\d"
