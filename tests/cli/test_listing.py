@@ -19,12 +19,16 @@ from pyarrow import parquet
 
 import sweeper
 from sweeper.cli.commands.arguments import column_names
+from sweeper.cli.commands.listing import can_average
+from sweeper.config import parse
+from sweeper.config.comparable import not_averaged
 from sweeper.errors import SetupError, StudyError
 from sweeper.results.listing import TrialRows, buckets_of, curves, plain, read_trials
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in, trained
-from tests.small_studies import bent
+from tests.processes import ROOT
+from tests.small_studies import COUPLED, PARTS, bent
 
 MORE = (
     "study.n_trials=6",
@@ -32,6 +36,8 @@ MORE = (
     "search.model.activation={type='categorical', choices=['relu', 'tanh']}",
     "search.model.dropout={type='float', low=0.1, high=0.5, when={'model.activation'='tanh'}}",
 )
+
+HEAT = (ROOT / "studies" / "heat.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +233,44 @@ def test_best_recommends_an_ensemble_if_the_study_can_have_one(
     if not recommends:
         with pytest.raises(StudyError, match="user-defined"):
             sweeper.command("ensemble", run, "--trust-code")
+
+
+TWO_OBJECTIVES = (
+    "study.metric=['val_loss', 'n_parameters']",
+    "study.direction=['minimize', 'minimize']",
+)
+HUBER = (
+    "data.name=diabetes",
+    "train.loss=huber",
+    "search.train.huber_delta={type='float', low=0.1, high=1.0}",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "averages"),
+    [
+        (STUDY, (), True),
+        (STUDY, ("study.metric=train_loss",), False),
+        (STUDY, ("train.metrics=['accuracy']", "study.metric=val_accuracy"), True),
+        (STUDY, ("train.metrics=['own:worst']", "study.metric=val_worst"), False),
+        (STUDY, ("train.metrics=['own:worst']",), True),
+        (STUDY, TWO_OBJECTIVES, False),
+        (STUDY, ("train.loss=own:loss", "train.task=classes"), False),
+        (STUDY, ("data.split={val=0.2, train_on='train+val'}",), False),
+        (STUDY, HUBER, False),
+        (STUDY, (*HUBER, "train.metrics=['mae']", "study.metric=val_mae"), True),
+        (PARTS, (), False),
+        (COUPLED, (), False),
+        (HEAT, (), False),
+    ],
+)
+def test_best_recommends_an_ensemble_as_the_settings_allow(
+    text: str, overrides: tuple[str, ...], averages: bool
+) -> None:
+    config = parse(text, Path("study.toml"), overrides)
+    settings = json.loads(json.dumps(config.canonical()))
+    assert (not_averaged(config) == "") is averages
+    assert can_average(settings, config.study.objectives) is averages
 
 
 def test_show_says_what_is_published_of_a_trial_that_has_not_ended(

@@ -174,14 +174,15 @@ def _best_in_blocks(
     yield [*verdicts(chosen)] if chosen else []
     if "train" in settings:  # otherwise it was imported, without models
         n_kept = len(run_dir.own_models()) // 2
-        averages = n_kept > 1 and is_feasible(rows[0]) and _can_average(settings, known.metrics)
+        averages = n_kept > 1 and is_feasible(rows[0]) and can_average(settings, known.metrics)
         yield [trial_tables.with_the_best(run_dir, rows[0], averages=averages)]
 
 
-def _can_average(settings: Mapping[str, Any], metrics: Sequence[str]) -> bool:
+def can_average(settings: Mapping[str, Any], metrics: Sequence[str]) -> bool:
     """Whether the predictions of trials with these settings and objectives can be averaged.
 
-    These are the rules of `not_averaged` in `sweeper.config`, which takes long to import.
+    These are the rules of `not_averaged` in `sweeper.config`, which takes long to import. Whether
+    there are enough validation rows is not known without the data.
     """
     train = settings["train"]
     if train["program"] != "supervised" or len(metrics) != 1 or ":" in train["loss"]:
