@@ -1,27 +1,18 @@
-"""Which predictions and values can be compared: between trials, or with bounds of a metric."""
+"""Why the models of a study cannot be averaged to an ensemble, or compared with simple models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.kinds import is_function
-from sweeper.config.study import N_PARAMETERS
 from sweeper.config.study_config import StudyConfig
-from sweeper.config.train import TASK_OF_LOSS, SupervisedTable, column_of
-
-# the lowest and highest value of each metric
-_RANGES: Mapping[str, tuple[float | None, float | None]] = {
-    **dict.fromkeys(
-        ("accuracy", "balanced_accuracy", "f1", "auroc", "average_precision"), (0.0, 1.0)
-    ),
-    **dict.fromkeys(("log_loss", "rmse", "mae", "mape"), (0.0, None)),
-    "r2": (None, 1.0),
-}
+from sweeper.config.train import SupervisedTable, column_of
 
 
 def not_averaged(config: StudyConfig) -> str:
-    """Why the predictions of trials cannot be averaged to an ensemble; empty if they can."""
+    """Why the settings allow no ensemble of trials; empty if they do.
+
+    Whether there are enough trials and validation rows is only known after training.
+    """
     train, (metric, *others) = config.train, config.study.objectives
     if not isinstance(train, SupervisedTable):
         return f'predictions of train.program = "{train.program}" cannot be averaged'
@@ -38,7 +29,10 @@ def not_averaged(config: StudyConfig) -> str:
 
 
 def not_comparable(config: StudyConfig) -> str:
-    """Why simple models cannot be compared with the trials of a study; empty if they can."""
+    """Why simple models cannot be compared with the trials of a study; empty if they can.
+
+    Simple models predict the target, and trials must predict the same, on rows unseen by both.
+    """
     train = config.train
     if not isinstance(train, SupervisedTable | AlternatingTable):
         return f'train.program = "{train.program}" has no target that they could predict'
@@ -49,20 +43,3 @@ def not_comparable(config: StudyConfig) -> str:
     if config.trial is not None:
         return "the study repeats one trial"
     return ""
-
-
-def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | None]:
-    """The lowest and highest value that a metric may have; None if unbounded."""
-    name = reported.partition("_")[2]
-    if reported == N_PARAMETERS:
-        return 0.0, None
-    if name == "loss":
-        return (0.0 if config.train.loss in TASK_OF_LOSS else None), None
-    return _RANGES.get(name, (None, None)) if name in config.train.metrics else (None, None)
-
-
-def is_within(config: StudyConfig, metric: str, low: float | None, high: float | None) -> bool:
-    """Whether all values that a metric may have are from `low` to `high`."""
-    least, greatest = range_of(config, metric)
-    is_low = low is None or (least is not None and low <= least)
-    return is_low and (high is None or (greatest is not None and high >= greatest))

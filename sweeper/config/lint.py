@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterator
 
 from sweeper.config.alternating import DATA, AlternatingTable, idle_parts
-from sweeper.config.comparable import is_within, not_averaged, range_of
+from sweeper.config.comparable import not_averaged
 from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.jax_pins import ignored_precisions, overridden
 from sweeper.config.kinds import is_function
+from sweeper.config.metric_range import is_within, range_of
 from sweeper.config.model import (
     OF_NUMBERS,
     LayersTable,

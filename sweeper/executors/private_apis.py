@@ -1,4 +1,4 @@
-"""Private parts of other libraries that have no public alternatives.
+"""Private parts of JAX, loky and multiprocessing that have no public alternatives.
 
 If an upgrade removes one, `tests/test_private_apis.py` fails. Libraries are imported inside the
 functions, because a worker uses this module before it may import JAX.
@@ -53,7 +53,7 @@ def has_open_devices() -> bool:
 
 
 def is_invalid_jax_setting(error: ValueError) -> bool:
-    """Whether importing JAX raised this for an environment variable with an invalid value."""
+    """Whether JAX could not be imported because an environment variable has an invalid value."""
     *_, (frame, _) = walk_tb(error.__traceback__)
     return frame.f_globals.get("__name__") == "jax._src.config"
 
@@ -99,10 +99,9 @@ def drop_waiting_calls(pool: Any) -> None:
 
 
 def close_writer(queue: Any) -> None:
-    """Close the end that a queue of multiprocessing is written to, although a thread may do so too.
+    """Close the writing end of a queue of multiprocessing, so that its own thread cannot, too.
 
-    The thread closes it as soon as it notices, and must not close the same handle again: it may be
-    that of another file by then.
+    Another file may have the same handle by the time at which the thread would close it.
     """
     connection = queue._writer
     handle, connection._handle = connection._handle, None

@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 
 from sweeper.config import StudyConfig
-from sweeper.config.comparable import is_within
+from sweeper.config.metric_range import is_within
 from sweeper.config.model import LAYERED, MlpTable, ModelKind, PartsTable
 from sweeper.config.study import N_PARAMETERS
 from sweeper.programs.build import Programs

@@ -7,9 +7,9 @@ from math import inf, nextafter
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig
-from sweeper.config.comparable import is_within
 from sweeper.config.kinds import is_function
 from sweeper.config.lint import file_warnings
+from sweeper.config.metric_range import is_within
 from sweeper.config.study import N_PARAMETERS
 from sweeper.errors import counted, listed
 from sweeper.study.limits import n_proposals

@@ -1,4 +1,4 @@
-"""The epochs after which pruners judge trials; pure, without Optuna."""
+"""The epochs after which pruners judge trials, computed without Optuna."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweeper.study.options import given_options, pruner_chain
 
 
 def rungs_of(config: StudyConfig) -> tuple[int, ...]:
-    """The epochs before the last at which the pruner decides; empty if it may at any."""
+    """The rungs of the study's pruner before the last epoch; empty if it has none."""
     # the innermost pruner decides
     *_, (name, options) = pruner_chain(config.study.pruner.name, config.study.pruner.options)
     if name not in ("halving", "asha", "hyperband"):

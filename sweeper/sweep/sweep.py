@@ -198,7 +198,7 @@ class Sweep:
         return plan
 
     def _grant(self, requests: Iterable[EnqueueRequest]) -> list[Request]:
-        """Let the study propose the trials that are requested; returns what of it is new."""
+        """Enqueue the requested trials that are granted; returns the requests granted just now."""
         stopped = self._study.is_stopped
         granted = grant_to_enqueue(requests, self.state, self._context.config, is_stopped=stopped)
         for request in granted:
@@ -276,7 +276,7 @@ class Sweep:
     def _verdicts(self, lanes: Sequence[LaneRecord], stopped: Container[int]) -> dict[int, Verdict]:
         """The verdicts of the trials that end in this round, by number.
 
-        If the study ends with it, so do the others.
+        If these verdicts end the study, all other trials are cut off, and get one, too.
         """
         running, judge = self.state.running, self._judge
         verdicts = self._infeasible()

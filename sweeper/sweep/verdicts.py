@@ -1,4 +1,4 @@
-"""How trials end, judged by what they measured; the pruner is the caller's."""
+"""Whether and how a trial ends, judged by what it measured; the caller passes the pruner."""
 
 from __future__ import annotations
 
