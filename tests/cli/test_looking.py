@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_watching_waits_for_a_study_and_says_what_is_missing(
     shown = capsys.readouterr()
     assert shown.err == f"waiting for a study in {awaited}: {why}; press Ctrl-C to stop\n"
     assert f"digits ({awaited})" in shown.out
+
+
+def test_watching_in_json_waits_for_a_study_and_prints_its_status_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDir(tmp_path)
+    monkeypatch.setattr("time.sleep", lambda _: write_status(run, STATUS))
+    sweeper.command("status", "--watch", "--json", str(tmp_path))
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["run_dir"], shown["state"]) == (str(tmp_path), "running")
 
 
 @pytest.mark.parametrize(

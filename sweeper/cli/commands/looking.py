@@ -44,7 +44,9 @@ def status(
     watch: Annotated[
         bool,
         typer.Option(
-            "--watch", help="Refresh every second until the study ends; wait for it if it starts."
+            "--watch",
+            help="Wait for the study to start, and refresh every second until it ends; with "
+            "--json, only wait for it to start.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -54,10 +56,10 @@ def status(
         wait_for_study(Path(directory or "runs"))
     run_dir = find_run(directory)
     current = read_status(run_dir)
-    if watch and not as_json:
-        _watch(run_dir, current)
-    elif as_json:
+    if as_json:
         print_json(status_record(run_dir, current))
+    elif watch:
+        _watch(run_dir, current)
     else:
         print_shown(tables.status_table(run_dir, current))
         warn_if_behind(run_dir)
