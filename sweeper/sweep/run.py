@@ -37,7 +37,7 @@ from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change
-from sweeper.sweep.session.session import Session, as_setup_errors
+from sweeper.sweep.session.session import Session
 from sweeper.sweep.status_writer import StatusWriter
 from sweeper.sweep.store import RunStore
 from sweeper.sweep.sweep import Sweep
@@ -109,19 +109,19 @@ class StudyRun:
         """Run round by round until every trial has ended, then `finish`; or until `stop` is set.
 
         Raises:
-            SetupError: a file of the run cannot be written; committed rounds are kept.
+            OSError: a file of the run cannot be written, which `open_session` reports; committed
+                rounds are kept.
         """
         self._describe_study()
         self._report_start()
         self._run_dir.stop.unlink(missing_ok=True)  # it was meant for an earlier session
         self._requests.forget_answers()
-        with as_setup_errors(self._run_dir):
-            try:
-                self._run_rounds(stop)
-                return self._end(finish)
-            except BaseException as error:
-                self._record_failure(error)
-                raise
+        try:
+            self._run_rounds(stop)
+            return self._end(finish)
+        except BaseException as error:
+            self._record_failure(error)
+            raise
 
     def _run_rounds(self, stop: threading.Event) -> None:
         """Run round by round until every trial has ended, or until a stop is requested."""

@@ -113,7 +113,8 @@ def open_session(
     Raises:
         StudyError: the directory contains a study that this file cannot resume.
         StudyHeldError: another process runs it.
-        SetupError: the directory cannot be written, or the ledger is damaged.
+        SetupError: the directory cannot be written, even later in the block, or the ledger is
+            damaged.
     """
     run_dir = RunDir(config.run_dir)
     check_directory(config, run_dir, fresh=fresh)
@@ -123,11 +124,11 @@ def open_session(
     # checks that refuse a new study come before any file is written, or an old one is moved
     new = _prepare(opening) if fresh or not run_dir.ledger.exists() else None
     rows = _rows_to_keep(config, run_dir)
-    with as_setup_errors(run_dir):
+    with _as_setup_errors(run_dir):
         moved_to = _claim_directory(config, run_dir, fresh=fresh)
     if moved_to is not None and rows is not None and rows == run_dir.rows:
         rows = moved_to / rows.name
-    with as_setup_errors(run_dir), hold(run_dir), closing(_open_ledger(run_dir)) as ledger:
+    with _as_setup_errors(run_dir), hold(run_dir), closing(_open_ledger(run_dir)) as ledger:
         session = _begin(opening, ledger, new, rows, moved_to)
         with note_normal_end(session.run_dir, lambda: not ledger.file.is_replaced):
             yield session
@@ -267,7 +268,7 @@ def with_recorded_rules(config: StudyConfig, *, fresh: bool = False) -> StudyCon
 
 
 @contextmanager
-def as_setup_errors(run_dir: RunDir) -> Iterator[None]:
+def _as_setup_errors(run_dir: RunDir) -> Iterator[None]:
     """Report disk errors about a file of the run directory.
 
     Raises:
