@@ -49,11 +49,11 @@ from sweeper.errors import (
     listed,
     warn_caller,
 )
+from sweeper.files import ScratchDirectory
 from sweeper.results.ensemble import MOST_CANDIDATES, USUAL_SIZE
 from sweeper.results.events import Event, Observer, RoundClosed, Warned
 from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
-from sweeper.rundir import ScratchDirectory
 from sweeper.sweep.session import session
 from sweeper.templates.mapping import load_study
 

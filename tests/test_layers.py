@@ -18,7 +18,8 @@ PACKAGE = Path(__file__).parent.parent / "sweeper"
 # From the bottom up: a room or a file at the root imports from those below its own.
 LAYERS = (
     {"errors", "faults", "trial"},
-    {"process", "rundir"},
+    {"files", "process", "user_dirs"},
+    {"rundir"},
     {"config"},
     {"results"},
     {"ledger", "study", "scheduler"},
@@ -56,7 +57,7 @@ DOORS = {
     "optuna": {"study"},
     "packaging": {"preflight"},
     "pandas": {"data", "estimators", "results"},
-    "platformdirs": {"rundir"},
+    "platformdirs": {"user_dirs"},
     "pyarrow": {"dashboard", "data", "results"},
     "pydantic": {"config"},
     "pydantic_core": {"config"},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeper.errors import printable
+from sweeper.files import make_directory, open_inside
 from sweeper.results import formatting
 from sweeper.results.events import (
     BucketFinished,
@@ -24,7 +25,7 @@ from sweeper.results.events import (
     StudyOpened,
     Warned,
 )
-from sweeper.rundir import RunDir, make_directory, open_inside
+from sweeper.rundir import RunDir
 
 Level = Literal["debug", "info", "warning", "error"]
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"

@@ -31,7 +31,8 @@ from sweeper.config.toml import (
 )
 from sweeper.config.validate import Draft
 from sweeper.errors import Problem, StudyError, did_you_mean_file
-from sweeper.rundir import RunDir, read_small
+from sweeper.files import read_small
+from sweeper.rundir import RunDir
 
 
 def study_path(given: object) -> Path:

@@ -34,7 +34,7 @@ from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
 from sweeper.process import die_with, package_version, physical_bytes, usable_cores
-from sweeper.rundir import own_directory
+from sweeper.user_dirs import own_directory
 
 # what reads, splits and scales rows; other versions may do it differently
 _LIBRARIES = ("numpy", "pandas", "pyarrow", "scikit-learn")

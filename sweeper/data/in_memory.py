@@ -21,7 +21,8 @@ from pyarrow import parquet
 
 from sweeper.data.columns import as_pandas, native
 from sweeper.errors import DataError, Problem, counted, did_you_mean, listed
-from sweeper.rundir import RunDir, ScratchDirectory
+from sweeper.files import ScratchDirectory
+from sweeper.rundir import RunDir
 
 _CHUNK_ROWS = 100_000
 _FORMS = "pass a DataFrame of pandas or Polars, or (X, y) as arrays"

@@ -28,12 +28,13 @@ from sweeper.executors.thread_executor import ThreadExecutor
 from sweeper.executors.trainer import Trainer
 from sweeper.executors.worker import StartFile, WorkerSetup
 from sweeper.faults import Step, fault_points
+from sweeper.files import replacing
 from sweeper.models.by_value import by_value
 from sweeper.process import usable_cores, usable_cpus
 from sweeper.programs.continued import SavedStart
 from sweeper.results.events import Observer
 from sweeper.results.timeline import Timeline
-from sweeper.rundir import RunDir, replacing
+from sweeper.rundir import RunDir
 from sweeper.scheduler.classes import ProgramClass
 from sweeper.trial import Scalar
 

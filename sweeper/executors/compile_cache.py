@@ -15,8 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from sweeper.executors.private_apis import current_cache, file_cache, replace_cache
-from sweeper.rundir import own_directory
 from sweeper.scheduler.signature import short_hash
+from sweeper.user_dirs import own_directory
 
 _DIGEST_BYTES = 16
 _SUFFIXES = ("-cache", "-atime")  # suffixes of the files of an entry

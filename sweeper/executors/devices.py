@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweeper.config.kinds import MAX_XLA_THREADS
 from sweeper.errors import Problem, SetupError
-from sweeper.rundir import CACHE_VARIABLE, cache_root
+from sweeper.user_dirs import CACHE_VARIABLE, cache_root
 
 # XLA reads it when it opens a CPU device
 XLA_THREADS = "PJRT_NPROC"

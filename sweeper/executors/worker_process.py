@@ -41,8 +41,8 @@ from sweeper.executors.private_apis import (
 from sweeper.executors.signals import TERMINATING
 from sweeper.executors.worker import BY_SWEEPER, SAFE_PATH
 from sweeper.faults import Fault
+from sweeper.files import move_inside, open_inside
 from sweeper.process import open_streams
-from sweeper.rundir import move_inside, open_inside
 
 # maximum size of the file; another one of this size has what was written before
 MAX_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import Problem, SetupError
-from sweeper.rundir import read_json
+from sweeper.files import read_json
 
 ENSEMBLE_FILE = "ensemble.json"
 MEMBERS = "members"

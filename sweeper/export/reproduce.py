@@ -21,11 +21,12 @@ from sweeper.errors import DataError, StudyError
 from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored
 from sweeper.export.trial_file import trial_of, trial_tables
+from sweeper.files import read_small
 from sweeper.preflight.check import fixed_start_of
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
-from sweeper.rundir import RunDir, read_small
+from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import check_resume

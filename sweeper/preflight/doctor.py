@@ -37,7 +37,7 @@ from sweeper.process import (
     usable_cores,
     usable_cpus,
 )
-from sweeper.rundir import CACHE_VARIABLE, cache_root
+from sweeper.user_dirs import CACHE_VARIABLE, cache_root
 
 # on these file systems, locks and the order of writes are not as reliable as on a local disk
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs", "ceph", "lustre"}

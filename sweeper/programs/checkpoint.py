@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 
 from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import open_inside, remove_inside
+from sweeper.files import open_inside, remove_inside
 
 Tree = TypeVar("Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.data.dataset import Dataset
+from sweeper.files import read_json
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.saved_file import MODEL, SavedFile
-from sweeper.rundir import read_json
 
 # the key of the record in a kept model; exported models have all of it in plain words
 WHOSE = "whose"

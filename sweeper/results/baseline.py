@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sweeper.files import read_record, write_record
 from sweeper.results.formatting import names, number
 from sweeper.results.ranking import gain_sign, value_columns
-from sweeper.rundir import RunDir, read_record, write_record
+from sweeper.rundir import RunDir
 
 _MOST_COLUMNS = 4
 _WAYS = (

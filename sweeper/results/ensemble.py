@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from sweeper.files import read_record, write_record
 from sweeper.results.formatting import number
 from sweeper.results.ranking import gain_sign
-from sweeper.rundir import RunDir, read_record, write_record
+from sweeper.rundir import RunDir
 
 _ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
 MOST_CANDIDATES, USUAL_SIZE = 50, 20

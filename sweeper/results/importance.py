@@ -11,10 +11,11 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import SetupError
+from sweeper.files import swapped
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.decoded import check_published
 from sweeper.results.tables import rows_table
-from sweeper.rundir import RunDir, swapped
+from sweeper.rundir import RunDir
 
 _NAMES = [column.name for column in IMPORTANCE]
 _LEAST_COLUMNS = 6  # in the first version

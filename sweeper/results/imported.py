@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from sweeper.config import StudyConfig
 from sweeper.errors import SetupError
+from sweeper.files import remove_inside, replacing
 from sweeper.results.columns import (
     BEST,
     BUCKETS,
@@ -29,7 +30,7 @@ from sweeper.results.ranking import value_columns
 from sweeper.results.schema import param_type, schema_with
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import rows_table
-from sweeper.rundir import RunDir, remove_inside, replacing
+from sweeper.rundir import RunDir
 
 IMPORTED = "imported_from"
 _PART = "part-000000-000000.parquet"

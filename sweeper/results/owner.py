@@ -9,7 +9,8 @@ import os
 import socket
 from typing import NamedTuple
 
-from sweeper.rundir import RunDir, open_inside, read_json
+from sweeper.files import open_inside, read_json
+from sweeper.rundir import RunDir
 
 _MAX_LETTERS = 300  # of a lock file: enough for a number and a host name
 

@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 from sweeper.config import StudyConfig
 from sweeper.faults import Step, fault_points
+from sweeper.files import remove_inside, replacing
 from sweeper.results.columns import SCHEMA_VERSION
 from sweeper.results.schema import (
     buckets_schema,
@@ -28,7 +29,7 @@ from sweeper.results.schema import (
 )
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import metrics_table, n_values, phase_of, rows_table
-from sweeper.rundir import RunDir, remove_inside, replacing
+from sweeper.rundir import RunDir
 from sweeper.trial import CurveBlock, Scalar
 
 _PART_ROWS = 64 * 1024

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
+from sweeper.files import holds, read_small, swapped
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.results.columns import (
     BEST,
@@ -41,7 +42,7 @@ from sweeper.results.columns import (
     spread_of,
 )
 from sweeper.results.ranking import value_columns
-from sweeper.rundir import RunDir, holds, read_small, swapped
+from sweeper.rundir import RunDir
 
 # packages that write files and start workers, but do not affect results
 _WRITING = ("joblib", "pyarrow")

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from sweeper.errors import FRESH, Problem, SetupError, counted, printable
 from sweeper.faults import Step, fault_points
+from sweeper.files import read_json, replacing, swapped
 from sweeper.results.owner import has_ended
-from sweeper.rundir import RunDir, read_json, replacing, swapped
+from sweeper.rundir import RunDir
 
 IMPORTED_RUN = "imported"
 """The `run_id` of a study that another tool has trained."""

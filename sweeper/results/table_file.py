@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import Problem, SetupError
-from sweeper.rundir import replacing
+from sweeper.files import replacing
 
 _SLOTS = 3
 _MAGIC = b"PAR1"

@@ -14,10 +14,10 @@ from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
 from sweeper.errors import Problem, StudyError, listed
 from sweeper.executors.claims import devices_of, n_devices
+from sweeper.files import read_json
 from sweeper.models.encoding import PiecewiseLinear
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec, n_embedded
-from sweeper.rundir import read_json
 from sweeper.scheduler.capacity import LaneLoop
 from sweeper.scheduler.classes import LiveTrial, Policy, ProgramClass
 from sweeper.scheduler.cost import CostModel, shipped

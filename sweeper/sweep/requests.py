@@ -18,8 +18,9 @@ from typing import Any
 from sweeper.config.search import SearchEntry
 from sweeper.config.study import read_trial
 from sweeper.errors import printable
+from sweeper.files import open_inside, remove_inside, replacing
 from sweeper.results.events import Observer, Warned
-from sweeper.rundir import RunDir, open_inside, remove_inside, replacing
+from sweeper.rundir import RunDir
 from sweeper.trial import Scalar, fields_of
 
 _ANSWER = ".answer.json"

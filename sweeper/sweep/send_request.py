@@ -11,8 +11,9 @@ from sweeper.config import StudyConfig
 from sweeper.config.study import read_trial
 from sweeper.config.table import Flaw
 from sweeper.errors import Problem
+from sweeper.files import remove_inside, replacing
 from sweeper.results.status import read_status
-from sweeper.rundir import RunDir, remove_inside, replacing
+from sweeper.rundir import RunDir
 from sweeper.sweep.requests import GRID_ONLY, Answer, PendingRequest, answer_file
 from sweeper.trial import Scalar
 

@@ -13,13 +13,14 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.errors import Problem, SetupError
 from sweeper.faults import Step, fault_points
+from sweeper.files import holds, remove_inside, replacing
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.program import at_its_best, judged_state, only_model, whole
 from sweeper.programs.provenance import WHOSE, note_of, whose
 from sweeper.programs.saved_file import content_of, tensors_of
-from sweeper.rundir import RunDir, holds, remove_inside, replacing
+from sweeper.rundir import RunDir
 from sweeper.trial import Reason, TrialSpec
 
 

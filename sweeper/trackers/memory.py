@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from sweeper.errors import Problem, SetupError
-from sweeper.rundir import HINT, RunDir, read_json, swapped
+from sweeper.files import read_json, swapped
+from sweeper.rundir import HINT, RunDir
 from sweeper.trackers.tracker import Logged
 
 

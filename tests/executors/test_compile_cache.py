@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import sweeper
-from sweeper import rundir
+from sweeper import user_dirs
 from sweeper.executors.compile_cache import CheckedCache, cache_directory, use_cache
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.executors.private_apis import current_cache
@@ -25,7 +25,7 @@ KEY, VALUE = "jit_f-0123", bytes(range(256)) * 8
 
 @pytest.fixture(autouse=True)
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    rundir._own_directory.cache_clear()
+    user_dirs._own_directory.cache_clear()
     root = tmp_path / "cache"
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(root))
     before = jax.config.values["jax_enable_compilation_cache"]
@@ -34,7 +34,7 @@ def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield root
     jax.config.update("jax_enable_compilation_cache", before)
     use_cache(None)
-    rundir._own_directory.cache_clear()
+    user_dirs._own_directory.cache_clear()
 
 
 def entry_in(directory: Path) -> Path:

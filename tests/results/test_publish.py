@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from sweeper.files import replacing
 from sweeper.ledger import Ledger
 from sweeper.results.publish import Publisher
 from sweeper.results.schema import metrics_schema, trials_schema
 from sweeper.results.table_file import TableFile
 from sweeper.results.tables import rows_table
-from sweeper.rundir import RunDir, replacing
+from sweeper.rundir import RunDir
 from tests.digest import deterministic_digest
 from tests.results.committed import METRICS, STEPS_PER_EPOCH, TRIALS, close_rounds, curve, study
 

@@ -14,7 +14,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import sweeper
 from sweeper import api
 from sweeper.config import StudyConfig
-from sweeper.rundir import cache_root
+from sweeper.user_dirs import cache_root
 from tests.in_process import study_in
 from tests.small_studies import DIGITS
 

@@ -30,9 +30,10 @@ from sweeper.errors import (
     not_written,
 )
 from sweeper.faults import Step, fault_points
+from sweeper.files import read_small, replacing
 from sweeper.ledger import Ledger, Remains, check_file, read_remains
 from sweeper.results.status import read_status
-from sweeper.rundir import RunDir, read_small, replacing
+from sweeper.rundir import RunDir
 from sweeper.sweep.session.reconcile import format_setting, reconcile
 from sweeper.sweep.session.study_copy import OVERRIDE
 

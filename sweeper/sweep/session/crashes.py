@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any
 
 from sweeper.faults import Fault
+from sweeper.files import open_inside, read_json, remove_inside
 from sweeper.ledger import Ledger
-from sweeper.rundir import RunDir, open_inside, read_json, remove_inside
+from sweeper.rundir import RunDir
 
 # after this many, the buckets of the round train in workers, where the culprit fails alone
 MAX_CRASHES = 2

@@ -18,16 +18,8 @@ from sweeper.config import StudyConfig
 from sweeper.config.toml import of_home
 from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import (
-    HINT,
-    STAGED,
-    RunDir,
-    links_in,
-    refuse_links,
-    refuse_non_utf8,
-    remove_inside,
-    remove_tree_inside,
-)
+from sweeper.files import STAGED, remove_inside, remove_tree_inside
+from sweeper.rundir import HINT, RunDir, links_in, refuse_links, refuse_non_utf8
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.lock import hold
 

@@ -20,10 +20,11 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from sweeper.errors import Problem, SetupError, StudyHeldError
+from sweeper.files import open_inside
 from sweeper.ledger import is_held
 from sweeper.results.owner import owner_in, read_lock
 from sweeper.results.status import read_status
-from sweeper.rundir import RunDir, open_inside
+from sweeper.rundir import RunDir
 
 _WAIT_S = 0.2  # `read_status` shares a lock that nobody holds, for less than a millisecond
 # errors of file systems without `flock`

@@ -26,8 +26,9 @@ from sweeper.config.user_source import (
     source_digests,
 )
 from sweeper.errors import Problem, SetupError
-from sweeper.rundir import RunDir, state_root
+from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
+from sweeper.user_dirs import state_root
 
 _KEY_BYTES = 32
 _NOT_YOURS = "no study that you have run here has used"

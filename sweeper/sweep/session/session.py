@@ -16,9 +16,10 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, SweeperError, not_written
 from sweeper.faults import Step, fault_points
+from sweeper.files import replacing
 from sweeper.ledger import Ledger
 from sweeper.results.events import is_of_observer
-from sweeper.rundir import RunDir, replacing
+from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup

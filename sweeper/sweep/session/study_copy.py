@@ -9,7 +9,8 @@ from typing import Any
 from sweeper.config import StudyConfig, is_toml
 from sweeper.config.load import study_text
 from sweeper.faults import Step, fault_points
-from sweeper.rundir import RunDir, replacing
+from sweeper.files import replacing
+from sweeper.rundir import RunDir
 
 OVERRIDE = "# --set "  # a line with a setting from the command line
 _AGAIN = "# Written again from the ledger: the study as it was first run, with all its settings.\n"

@@ -17,6 +17,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.errors import LedgerError, Problem, SetupError, listed
+from sweeper.files import remove_inside
 from sweeper.ledger import Ledger
 from sweeper.programs.checkpoint import CheckpointError, LaneFile
 from sweeper.results.compare import TableDifference, differences
@@ -26,7 +27,7 @@ from sweeper.results.listing import plain, read_trials
 from sweeper.results.publish import Publisher
 from sweeper.results.status import StudyState, read_status, write_status
 from sweeper.results.timeline import Span, shares
-from sweeper.rundir import RunDir, refuse_non_utf8, remove_inside
+from sweeper.rundir import RunDir, refuse_non_utf8
 from sweeper.study.learning import Learned
 from sweeper.study.limits import n_proposals, stopped_by
 from sweeper.sweep.progress import SessionProgress

@@ -14,15 +14,9 @@ import sweeper
 from sweeper.cli.commands.arguments import find_run
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError, SweeperError
+from sweeper.files import make_directory, move_inside, open_inside, remove_inside, replacing
 from sweeper.results.events import Event, RoundClosed
-from sweeper.rundir import (
-    RunDir,
-    make_directory,
-    move_inside,
-    open_inside,
-    remove_inside,
-    replacing,
-)
+from sweeper.rundir import RunDir
 from sweeper.sweep import verify
 from tests.crashes import Study
 

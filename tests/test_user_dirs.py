@@ -11,16 +11,16 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from sweeper import rundir
-from sweeper.rundir import cache_root, own_directory
+from sweeper import user_dirs
+from sweeper.user_dirs import cache_root, own_directory
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    rundir._own_directory.cache_clear()
+    user_dirs._own_directory.cache_clear()
     monkeypatch.setenv("SWEEPER_CACHE_DIR", str(tmp_path / "cache"))
     yield tmp_path / "cache"
-    rundir._own_directory.cache_clear()
+    user_dirs._own_directory.cache_clear()
 
 
 def mode(path: Path) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.rundir import swapped
+from sweeper.files import swapped
 
 
 def test_a_relative_run_directory_works_on_every_python(
