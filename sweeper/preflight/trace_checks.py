@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,10 +14,14 @@ from jax.extend.core import Literal, Var
 
 from sweeper.config.user_errors import RAISED
 from sweeper.errors import listed
-from sweeper.models.stateful import without_state
-from sweeper.models.traces import Trace, depending, trace
+from sweeper.models.adapters import LinenModel
+from sweeper.models.stateful import signature_of, train_one, without_state
+from sweeper.models.traces import Trace, depending, trace, unrepeatable
 from sweeper.models.user_network import KEY, passes_key, with_key, without_key
+from sweeper.preflight.model_hints import ONLY_MODES, call_of, rename_hint, state_hint
+from sweeper.preflight.user_functions import Wrong, raised
 
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # primitives that draw; their first operand is a key
 _DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")
 _PLACES_SHOWN = 4
@@ -92,6 +97,74 @@ def fixed_draws(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[tuple[str, str]
             "draw with the key that __call__(self, x, *, key=None) is passed in training, or draw "
             "an array once and keep it in a field",
         )
+
+
+def unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
+    """Cases in which the training call draws nothing although it should, or is not repeatable."""
+    is_keyed = passes_key(model, x)
+    call = with_key if is_keyed else without_key
+    try:
+        called = trace(call, KEY, model, x)
+    except RAISED as error:
+        of_state = state_hint(model, error)
+        found, hint = raised("the model", error, of_state or "fix it", " in training")
+        if not is_keyed and of_state is None:
+            found += ", because its __call__ takes no key"
+            hint = f"write {call_of(model)}, and pass the key to what draws"
+            hint = rename_hint(model) or hint
+        yield found, hint
+        return
+    if not called.repeats():
+        yield unrepeatable("the model", "let what it draws depend only on its key")
+    elif isinstance(model, LinenModel):
+        yield from _undrawn_by_linen(model, x)
+    elif not called.uses_key():
+        yield from _undrawn(model, x, is_keyed)
+
+
+def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
+    """Arguments of a module of Linen that would make it draw, but that training never passes."""
+    for name, parameter in inspect.signature(type(model.module).__call__).parameters.items():
+        if not isinstance(parameter.default, bool):
+            continue
+        given = {name: not parameter.default}
+
+        def draw(key: Any, model: LinenModel, x: Any, given: Any = given) -> Any:
+            return model.module.apply({"params": model.params}, x, rngs={"dropout": key}, **given)
+
+        try:
+            draws = trace(draw, KEY, model, x).uses_key()
+        except RAISED:
+            continue
+        if draws:
+            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
+            yield found, f"rename '{name}'. {ONLY_MODES}"
+
+
+def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[Wrong]:
+    """Arguments of `__call__` that would make the model draw, but that training never passes."""
+    _, *parameters = signature_of(model).parameters.values()
+    for parameter in parameters:
+        name, default = parameter.name, parameter.default
+        if name == "key" or parameter.kind in _OPEN or not isinstance(default, bool | None):
+            continue
+
+        def draw(key: Any, model: Any, x: Any, name: str = name, default: Any = default) -> Any:
+            if default is None:
+                return train_one(model, x, **{name: key})
+            given = {"key": key} if is_keyed else {}
+            return train_one(model, x, **{name: not default, **given})
+
+        try:
+            draws = trace(draw, KEY, model, x).uses_key()
+        except RAISED:
+            continue
+        if draws and default is None:
+            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
+            yield found, f"rename '{name}' to 'key', which is passed in training"
+        elif draws:
+            found = f"the model only draws with {name} = {not default}, which is never passed"
+            yield found, f"remove '{name}', and draw if key is not None"
 
 
 def _is_fill(equation: Any) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from traceback import walk_tb
 from typing import Any
 
 import equinox as eqx
@@ -32,46 +30,39 @@ from sweeper.config.user_code import (
     missing,
 )
 from sweeper.config.user_errors import RAISED
-from sweeper.errors import Problem, StudyError, listed
+from sweeper.errors import Problem, StudyError
 from sweeper.models.adapters import (
     INSTEAD,
-    MODES,
-    DrawingLinenModel,
-    LinenModel,
     NnxModel,
     UnadaptableError,
     unkept,
 )
 from sweeper.models.stateful import (
-    BATCH,
-    NotPairError,
     StatefulModel,
     arrays_of,
     as_model,
-    signature_of,
-    train_one,
     without_state,
 )
-from sweeper.models.traces import Trace, trace, unrepeatable
+from sweeper.models.traces import Trace, trace
 from sweeper.models.user_network import (
     KEY,
     draws_parameters,
     evaluated,
-    passes_key,
     takes_key,
     with_key,
-    without_key,
 )
-from sweeper.preflight.trace_checks import fixed_arrays, fixed_draws, shared_arrays
+from sweeper.preflight.model_hints import hint_about_building, hint_about_call, meant_as_key
+from sweeper.preflight.trace_checks import (
+    fixed_arrays,
+    fixed_draws,
+    shared_arrays,
+    unlike_in_training,
+)
 from sweeper.preflight.user_functions import Wrong, check_builder, raised
 from sweeper.trial import Scalar
 
 # arguments that the function gets besides the keys of [model]
 _GIVEN = ("in_size", "out_size", "key")
-# names of a random key in other libraries and tutorials
-_OTHER_KEY = re.compile(
-    r"_?(keys|p?rngs?|(p?rng|jax|seed|rand|random|init|dropout)_?keys?)", re.IGNORECASE
-)
 
 
 def check_model(config: StudyConfig, in_size: int, out_size: int) -> tuple[str, ...]:
@@ -178,7 +169,7 @@ class ModelCheck:
             if type(error).__name__ == "NonEmptyStateError":  # it advises to keep the state
                 found = f"'{table.function}' transforms layers whose state changes in training"
                 return f"{found}, which is not kept", INSTEAD
-            hint = _hint_about_building(error) or "fix the function"
+            hint = hint_about_building(error) or "fix the function"
             return raised(f"'{table.function}'", error, hint)
         model = built.result
         wrong = check_result(table.function, model) or self._unfit_state(table.function, model)
@@ -237,7 +228,7 @@ class ModelCheck:
             )
             return
         if self.is_called:
-            yield from _unlike_in_training(model, x)
+            yield from unlike_in_training(model, x)
         if draws_parameters(built):
             return
         self._has_fixed_start = True
@@ -273,7 +264,7 @@ def _unfit_arguments(
 ) -> Iterator[Problem]:
     """Keys of the table `holder` that the function does not accept, and missing ones."""
     named, is_open = keywords_of(function)
-    meant = None if "key" in named else _meant_as_key(named, table.arguments, is_open)
+    meant = None if "key" in named else meant_as_key(named, table.arguments, is_open)
     own = [name for name in named if name not in (*_GIVEN, meant)]
     taken = [*named]
     if meant is not None:
@@ -296,18 +287,6 @@ def _unfit_arguments(
     for name in own:
         if name not in table.arguments and named[name].default is inspect.Parameter.empty:
             yield config.problem(f"{holder}.{name}", *_not_given(config, table, holder, name))
-
-
-def _meant_as_key(
-    named: Mapping[str, inspect.Parameter], given: Collection[str], is_open: bool
-) -> str | None:
-    """The argument that is a random key by its name, but that nothing passes; else None."""
-    defaults = (inspect.Parameter.empty,) if is_open else (inspect.Parameter.empty, None)
-    for name, parameter in named.items():
-        is_unset = any(parameter.default is default for default in defaults)
-        if is_unset and name not in given and _OTHER_KEY.fullmatch(name):
-            return name
-    return None
 
 
 def _not_taken(
@@ -395,9 +374,7 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> Wrong 
         if takes_key(model):
             outputs.append(trace(with_key, KEY, model, x).result)
     except RAISED as error:
-        fix = _state_hint(model, error) or _signature_hint(model)
-        fix = fix or _draw_hint(model, error) or _parameters_hint(model, error)
-        fix = fix or "fix the model, which gets one example at a time"
+        fix = hint_about_call(model, error) or "fix the model, which gets one example at a time"
         return raised("the model", error, fix, f" for one example of shape {x.shape}")
     for output in outputs:
         if (shape := getattr(output, "shape", None)) is None:
@@ -410,100 +387,6 @@ def _unfit_outputs(model: Any, x: jax.ShapeDtypeStruct, out_size: int) -> Wrong 
             found = f"the model returns outputs of type {output.dtype}"
             return found, "return floating-point numbers"
     return None
-
-
-def _draw_hint(model: Any, error: BaseException) -> str | None:
-    """How to fix a model of these libraries that raised `error` because it draws; else None."""
-    if isinstance(model, NnxModel) and isinstance(error, ValueError) and "`rngs`" in str(error):
-        return "give rngs to the layers that draw: nnx.Dropout(rate, rngs=rngs)"
-    if type(error).__name__ == "InvalidRngError":
-        return f"let it draw in training only, from the stream 'dropout': {_LINEN_DROPOUT}"
-    if type(error).__name__ == "MissingRNGError":
-        return "use hk.transform, and draw only if hk.maybe_next_rng_key() is not None"
-    return None
-
-
-_LINEN_DROPOUT = "def __call__(self, x, train=False) and nn.Dropout(rate, deterministic=not train)"
-
-
-def _hint_about_building(error: BaseException) -> str | None:
-    """How to fix a function that raised `error` in a library of its model; else None."""
-    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
-    is_in_nnx = any(name.startswith("flax.nnx.") for name in modules)
-    if is_in_nnx and isinstance(error, AttributeError) and "Tracer has no attr" in str(error):
-        return "pass nnx.Rngs(key) as rngs"
-    is_in_linen = any(name.startswith("flax.linen.") for name in modules)
-    if is_in_linen and isinstance(error, ValueError) and '"deterministic" must' in str(error):
-        return f"write {_LINEN_DROPOUT}"
-    return None
-
-
-def _parameters_hint(model: Any, error: BaseException) -> str | None:
-    """How to fix a model of Linen or Haiku whose call does not fit `error`; else None."""
-    is_of_size = type(error).__name__ == "ScopeParamShapeError"
-    if is_of_size or (isinstance(error, ValueError) and "with retrieved shape" in str(error)):
-        return "initialize it with an example of this shape: net.init(key, jnp.zeros(in_size))"
-    if isinstance(model, LinenModel | DrawingLinenModel) and isinstance(error, TypeError):
-        call = inspect.signature(type(model.module).__call__)
-        modes = {model.mode: None} if isinstance(model, DrawingLinenModel) else {}
-        try:
-            call.bind(None, None, **modes)
-        except TypeError:
-            return f"give it a default. {_ONLY_MODES}"
-    return None
-
-
-_ONLY_MODES = f"An argument that says whether the model trains must be called {listed(MODES, 'or')}"
-
-
-def _state_hint(model: Any, error: BaseException) -> str | None:
-    """How to fix a model that raised `error` because of its state; None if it has none."""
-    if not isinstance(model, StatefulModel):
-        return None
-    if isinstance(error, NotPairError):
-        return "write return outputs, state, with the state that the last layer returned"
-    if isinstance(error, NameError) and "axis name" in str(error):
-        return (
-            f"the axis of the batch is '{BATCH}', and only in training: examples are predicted one "
-            "by one, with eqx.nn.inference_mode"
-        )
-    if isinstance(error, ValueError) and "weak_" in str(error):
-        return "set arrays in place of Python numbers: jnp.full_like(state.get(index), number)"
-    if isinstance(error, ValueError) and "out_axes" in str(error):
-        return (
-            "the next state must not differ between the examples of a batch: combine them with "
-            f"jax.lax.pmean(..., '{BATCH}')"
-        )
-    return None
-
-
-def _signature_hint(model: Callable[..., Any]) -> str | None:
-    """How to write `__call__` if it cannot be called with one example, and a key in training."""
-    passed = [None, None] if isinstance(model, StatefulModel) else [None]
-    try:
-        own = inspect.signature(without_state(model))
-        own.bind(*passed, **({"key": None} if takes_key(model) else {}))
-    except TypeError:
-        return _rename_hint(model) or f"write {_call_of(model)}: nothing else is passed"
-    return None
-
-
-def _call_of(model: Any) -> str:
-    """How the call of a model is written."""
-    state = "state, " if isinstance(model, StatefulModel) else ""
-    return f"__call__(self, x, {state}*, key=None)"
-
-
-def _rename_hint(model: Callable[..., Any]) -> str | None:
-    """How to rename the argument of `__call__` that is a key by its name, if there is one."""
-    meant = (
-        None
-        if takes_key(model)
-        else _meant_as_key(keywords_of(without_state(model))[0], (), is_open=False)
-    )
-    if meant is None:
-        return None
-    return f"rename '{meant}' to 'key': it gets a key in training and None in evaluation"
 
 
 def _unfit_arrays(model: Any) -> Wrong | None:
@@ -519,77 +402,6 @@ def _unfit_arrays(model: Any) -> Wrong | None:
     if not any(jnp.issubdtype(array.dtype, jnp.floating) for array in own):
         return "the model has no parameters to train", "give it floating-point arrays"
     return None
-
-
-def _unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
-    """Cases in which the training call draws nothing although it should, or is not repeatable."""
-    is_keyed = passes_key(model, x)
-    call = with_key if is_keyed else without_key
-    try:
-        called = trace(call, KEY, model, x)
-    except RAISED as error:
-        of_state = _state_hint(model, error)
-        found, hint = raised("the model", error, of_state or "fix it", " in training")
-        if not is_keyed and of_state is None:
-            found += ", because its __call__ takes no key"
-            hint = f"write {_call_of(model)}, and pass the key to what draws"
-            hint = _rename_hint(model) or hint
-        yield found, hint
-        return
-    if not called.repeats():
-        yield unrepeatable("the model", "let what it draws depend only on its key")
-    elif isinstance(model, LinenModel):
-        yield from _undrawn_by_linen(model, x)
-    elif not called.uses_key():
-        yield from _undrawn(model, x, is_keyed)
-
-
-def _undrawn_by_linen(model: LinenModel, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
-    """Arguments of a module of Linen that would make it draw, but that training never passes."""
-    for name, parameter in inspect.signature(type(model.module).__call__).parameters.items():
-        if not isinstance(parameter.default, bool):
-            continue
-        given = {name: not parameter.default}
-
-        def draw(key: Any, model: LinenModel, x: Any, given: Any = given) -> Any:
-            return model.module.apply({"params": model.params}, x, rngs={"dropout": key}, **given)
-
-        try:
-            draws = trace(draw, KEY, model, x).uses_key()
-        except RAISED:
-            continue
-        if draws:
-            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
-            yield found, f"rename '{name}'. {_ONLY_MODES}"
-
-
-def _undrawn(model: Any, x: jax.ShapeDtypeStruct, is_keyed: bool) -> Iterator[Wrong]:
-    """Arguments of `__call__` that would make the model draw, but that training never passes."""
-    _, *parameters = signature_of(model).parameters.values()
-    for parameter in parameters:
-        name, default = parameter.name, parameter.default
-        if name == "key" or parameter.kind in _OPEN or not isinstance(default, bool | None):
-            continue
-
-        def draw(key: Any, model: Any, x: Any, name: str = name, default: Any = default) -> Any:
-            if default is None:
-                return train_one(model, x, **{name: key})
-            given = {"key": key} if is_keyed else {}
-            return train_one(model, x, **{name: not default, **given})
-
-        try:
-            draws = trace(draw, KEY, model, x).uses_key()
-        except RAISED:
-            continue
-        if draws and default is None:
-            found = f"the model draws with '{name}', which is never passed, so it draws nothing"
-            yield found, f"rename '{name}' to 'key', which is passed in training"
-        elif draws:
-            found = f"the model only draws with {name} = {not default}, which is never passed"
-            yield found, f"remove '{name}', and draw if key is not None"
-
-
-_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _key(config: StudyConfig, holder: str, name: str) -> str:
