@@ -136,37 +136,26 @@ def guess(path: Path, target: str | None = None) -> Guess:
     return guess_rows(whole, source, str(path), target)
 
 
+@np.errstate(invalid="ignore")  # infinite numbers, which are refused later
 def guess_rows(
     whole: RawData,
     source: str,
     place: str,
-    target: str | None,
+    wanted: str | None,
     option: str = "--target",
     *,
     may_be_constant: bool = False,
     as_classes: bool = False,
 ) -> Guess:
-    """What could be predicted from rows, as by `guess`; `place` is what messages call them.
+    """What could be predicted from rows, as by `guess`, with the target `wanted` if not None.
 
-    With `as_classes`, the target is known to be classes, which dates as text may be.
+    `place` is what messages call the rows. With `as_classes`, the target is known to be classes,
+    which dates as text may be.
 
     Raises:
         DataError: there is nothing to predict or, unless columns `may_be_constant`, nothing to
             learn from; the user chooses by `option`.
     """
-    with np.errstate(invalid="ignore"):  # infinite numbers, which are refused later
-        return _guess(whole, source, place, target, option, may_be_constant, as_classes)
-
-
-def _guess(
-    whole: RawData,
-    source: str,
-    place: str,
-    wanted: str | None,
-    option: str,
-    may_be_constant: bool,
-    as_classes: bool,
-) -> Guess:
     read, declared = plain(whole.frame)
     as_read = replace(whole, frame=read, categories=declared)
     target, because = _target(place, as_read, wanted, option, as_classes=as_classes)
