@@ -50,6 +50,13 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         raise StudyError(config.problem("results.dir", found, full))
     hint = "rename the directory, or set results.dir to another"
     refuse_non_utf8(run_dir.root.absolute(), hint)
+    _check_writable(config, run_dir)
+    if run_dir.root.exists():
+        _check_contents(config, run_dir, fresh=fresh)
+
+
+def _check_writable(config: StudyConfig, run_dir: RunDir) -> None:
+    """Refuse a place in which this user cannot create the run directory, or files in it."""
     try:
         place = next(path for path in (run_dir.root, *run_dir.root.parents) if path.exists())
     except OSError as error:  # the name is longer than the system allows
@@ -65,8 +72,10 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
         if error.errno not in _OF_THE_MACHINE:
             reason = f"{run_dir.root}: {place} does not accept files ({error.strerror})"
             raise SetupError(_unwritable(config, reason)) from error
-    if not run_dir.root.exists():
-        return
+
+
+def _check_contents(config: StudyConfig, run_dir: RunDir, *, fresh: bool) -> None:
+    """Refuse a directory with anything other than a study to resume, or to move aside."""
     # a directory to move aside may contain anything but a held lock
     check_obstacles(run_dir, [run_dir.lock] if fresh and holds_study(run_dir) else None)
     if run_dir.ledger.exists():
@@ -74,7 +83,7 @@ def check_directory(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False
     if holds_study(run_dir):
         if not fresh:
             _refuse_imported(config, run_dir)
-            backup.read(run_dir)
+            backup.read(run_dir)  # raises, since the ledger is missing
         return
     files = run_dir.lock, run_dir.owner, run_dir.stop, *_directories(run_dir)
     ours = {path.name for path in files}
