@@ -161,9 +161,23 @@ def _describe_guess(
     """
     from sweeper.data.csv_file import format_settings
 
-    is_classes = chosen is Template.CSV
     if guessed.settings:
         yield f"it is read with {format_settings(guessed.settings)}"
+    yield from _describe_target(guessed, chosen, other_way)
+    if not_stratified and not guessed.as_numbers:
+        yield not_stratified
+    yield from guessed.words.values()
+    if guessed.is_left_out:
+        of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
+        yield f'{of} rows have no target and are left out: missing_target = "drop"'
+    if guessed.stray:
+        yield f"fix the target before you run the study: {guessed.stray}"
+    yield from _describe_columns(guessed, chosen)
+
+
+def _describe_target(guessed: Guess, chosen: Template, other_way: str) -> Iterator[str]:
+    """The target, how it was found, and whether it may be meant the other way."""
+    is_classes = chosen is Template.CSV
     kind = f"as {guessed.values} classes" if is_classes else "as numbers"
     other = "" if guessed.because == "as asked" else "; choose another with --target NAME"
     yield f"the target is '{guessed.target}', {guessed.because}, {kind}{other}"
@@ -173,24 +187,32 @@ def _describe_guess(
         yield f"its values are {guessed.codes}: to predict them as classes, use `{other_way}`"
     elif is_classes and not guessed.is_classes:
         yield f"it looks like a numeric target: to predict numbers, use `{other_way}`"
-    if not_stratified and not guessed.as_numbers:
-        yield not_stratified
-    yield from guessed.words.values()
-    if guessed.is_left_out:
-        of = f"{guessed.gaps} of {guessed.rows + guessed.gaps}"
-        yield f'{of} rows have no target and are left out: missing_target = "drop"'
-    if guessed.stray:
-        yield f"fix the target before you run the study: {guessed.stray}"
+
+
+def _describe_columns(guessed: Guess, chosen: Template) -> Iterator[str]:
+    """What is doubtful about columns, which are left out, and how many are left."""
     for name, what in list(guessed.as_text.items())[:_MAX_SHOWN]:
         values = "categories"
         if name == guessed.target:
-            values = "classes" if is_classes else "numbers"
+            values = "classes" if chosen is Template.CSV else "numbers"
         yield f"'{name}' is taken as {values}, but it {what}"
     if len(guessed.as_text) > _MAX_SHOWN:
         yield f"{len(guessed.as_text) - _MAX_SHOWN} more columns hold numbers written as text"
     yield from guessed.hints[:_MAX_SHOWN]
     if len(guessed.hints) > _MAX_SHOWN:
         yield f"{len(guessed.hints) - _MAX_SHOWN} more columns have hints: see `sweeper plan`"
+    yield from _describe_roles(guessed)
+    reasons = list(guessed.drop.items())
+    for name, why in reasons[:_MAX_SHOWN]:
+        yield f"'{name}' is left out: it {why}"
+    if others := reasons[_MAX_SHOWN:]:
+        yield f"{len(others)} more columns are left out for similar reasons, see data.drop"
+    left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
+    yield f'{left} to learn from; impute = "median" fills gaps in numbers'
+
+
+def _describe_roles(guessed: Guess) -> Iterator[str]:
+    """Columns that are features, but may be meant to split or weigh the rows."""
     if guessed.time:
         yield (
             f"rows are split at random; if they are a series in time, test on the latest: "
@@ -203,13 +225,6 @@ def _describe_guess(
     if guessed.weight:
         setting = f"weight = {toml_value(guessed.weight)} in [data]"
         yield f"'{guessed.weight}' is a feature; if it says how much a row counts, write {setting}"
-    reasons = list(guessed.drop.items())
-    for name, why in reasons[:_MAX_SHOWN]:
-        yield f"'{name}' is left out: it {why}"
-    if others := reasons[_MAX_SHOWN:]:
-        yield f"{len(others)} more columns are left out for similar reasons, see data.drop"
-    left = f"{guessed.features} {'column' if guessed.features == 1 else 'columns'}"
-    yield f'{left} to learn from; impute = "median" fills gaps in numbers'
 
 
 def _split_by_time(name: str) -> str:

@@ -136,54 +136,67 @@ def _table(columns: Sequence[TextColumn], width: int) -> Table:
 
 def status_table(run_dir: RunDir, status: Status) -> Table:
     """The status of a study, and if it runs, what its threads and workers are doing."""
-    facts: dict[str, object] = {
+    facts: dict[str, str] = {
         "study": f"{status.study} ({run_dir.root})",
         "state": _state(run_dir, status),
         "trials": formatting.progress(status),
         "": formatting.states(status),
     }
+    return pairs({**facts, **dict(_progress(status)), **dict(_best(status)), **dict(_work(status))})
+
+
+def _progress(status: Status) -> Iterator[tuple[str, str]]:
+    """What is compiled or trained now, what the sampler has learnt from, and what ended it all."""
     if compiling := formatting.compiling_now(status):
-        facts["compiling"] = compiling
+        yield "compiling", compiling
     if status.is_running and status.training:
-        facts["training"] = status.training
+        yield "training", status.training
     if learned := formatting.learned(status):
-        facts["learnt from"] = learned
+        yield "learnt from", learned
     if reason := ended_by(status):
-        facts["ended early"] = reason
+        yield "ended early", reason
+
+
+def _best(status: Status) -> Iterator[tuple[str, str]]:
+    """The best trial or the Pareto front, and how many trials meet the constraints."""
     if status.front:
-        facts["Pareto front"] = counted(len(status.front), "trial")
+        yield "Pareto front", counted(len(status.front), "trial")
         for trial in status.front[:_FRONT_SHOWN]:
-            facts[f"trial {trial['trial_number']}"] = formatting.front_trial(status.metric, trial)
+            yield f"trial {trial['trial_number']}", formatting.front_trial(status.metric, trial)
         if len(status.front) > _FRONT_SHOWN:
-            facts["more"] = f"{len(status.front) - _FRONT_SHOWN} more, see status --json"
+            yield "more", f"{len(status.front) - _FRONT_SHOWN} more, see status --json"
     elif status.best is not None:
-        facts["best"] = formatting.best_trial(status.metric, status.best).removeprefix("best ")
+        yield "best", formatting.best_trial(status.metric, status.best).removeprefix("best ")
     if warning := formatting.none_feasible(status):
-        facts["constraints"] = warning
+        yield "constraints", warning
     if status.feasible is not None:
-        facts["feasible"] = (
-            f"{status.feasible} of {counted(status.counts['COMPLETE'], 'complete trial')}"
-        )
+        complete = counted(status.counts["COMPLETE"], "complete trial")
+        yield "feasible", f"{status.feasible} of {complete}"
+
+
+def _work(status: Status) -> Iterator[tuple[str, str]]:
+    """The time that the study took, next to what was predicted, and its running buckets."""
     if status.is_imported:
-        facts["trained"] = formatting.seconds(status.train_s)
-        return pairs(facts)
+        yield "trained", formatting.seconds(status.train_s)
+        return
     if status.train_s or not status.is_running:  # both are those of committed rounds
-        facts["compiled"] = (
+        yield (
+            "compiled",
             f"{counted(status.n_compiled, 'program')} in {formatting.seconds(status.compile_s)}, "
             f"{status.n_cache_hits} from the cache"
-            f"{formatting.format_prediction(status.predicted_compile_s)}"
+            f"{formatting.format_prediction(status.predicted_compile_s)}",
         )
-        facts["trained"] = (
+        yield (
+            "trained",
             f"{formatting.seconds(status.train_s)} in all threads and workers"
-            f"{formatting.format_prediction(status.predicted_train_s)}"
+            f"{formatting.format_prediction(status.predicted_train_s)}",
         )
     if spent := formatting.time_spent(status.spent_s):
-        facts["since its start" if status.is_running else "last start took"] = spent
+        yield "since its start" if status.is_running else "last start took", spent
     if status.is_running:
         for bucket in status.running:
             trials = formatting.trial_numbers(bucket["trials"])
-            facts[f"bucket {bucket['bucket']}"] = f"{trials}, {bucket['place'] or 'waiting'}"
-    return pairs(facts)
+            yield f"bucket {bucket['bucket']}", f"{trials}, {bucket['place'] or 'waiting'}"
 
 
 def _state(run_dir: RunDir, status: Status) -> str:

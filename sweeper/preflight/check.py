@@ -37,6 +37,31 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
     from sweeper.executors.claims import n_workers
     from sweeper.executors.jax_setup import check_settings_unchanged
 
+    warnings = _check_user_code(config, data)
+    if n_workers(config):
+        from sweeper.models.by_value import by_value
+
+        by_value(config)
+    if decays_of(config.optimizer):
+        from sweeper.preflight.decay import check_decay
+
+        check_decay(config, never_run(config, data))
+    warnings += tuple(_hints(config, data))
+    if config.searched_arguments:
+        from sweeper.preflight.traced_arguments import decide_traced_arguments
+
+        sizes = data.n_features, data.out_size
+        config, continuous = decide_traced_arguments(
+            config, *sizes, lambda: _least_compile_s(config, data)
+        )
+        warnings += continuous
+    if config.edition > 1:
+        check_settings_unchanged()
+    return config, warnings
+
+
+def _check_user_code(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
+    """Refuse user-defined models, functions and programs that do not work; returns warnings."""
     warnings: tuple[str, ...] = ()
     if config.has_user_models:
         from sweeper.preflight.user_model import check_model
@@ -58,26 +83,7 @@ def check_models(config: StudyConfig, data: Dataset) -> tuple[StudyConfig, tuple
         from sweeper.preflight.user_functions import check_training
 
         check_training(config, data)
-    if n_workers(config):
-        from sweeper.models.by_value import by_value
-
-        by_value(config)
-    if decays_of(config.optimizer):
-        from sweeper.preflight.decay import check_decay
-
-        check_decay(config, never_run(config, data))
-    warnings += tuple(_hints(config, data))
-    if config.searched_arguments:
-        from sweeper.preflight.traced_arguments import decide_traced_arguments
-
-        sizes = data.n_features, data.out_size
-        config, continuous = decide_traced_arguments(
-            config, *sizes, lambda: _least_compile_s(config, data)
-        )
-        warnings += continuous
-    if config.edition > 1:
-        check_settings_unchanged()
-    return config, warnings
+    return warnings
 
 
 def fixed_start_of(config: StudyConfig, data: Dataset) -> InitialWeights | None:
