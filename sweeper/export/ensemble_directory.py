@@ -74,18 +74,8 @@ def write_members(
     return {one["name"]: one["count"] for one in written}
 
 
-def _what_is_averaged(study: Mapping[str, Any]) -> list[str]:
-    """A paragraph on transformed targets; empty if they are not transformed."""
-    transform = study["settings"]["data"].get("target_transform", "none")
-    if transform == "none":
-        return []
-    text = f"The models predict `{transform}` of the target. Their predictions are averaged first,"
-    return [text, "and the mean is transformed back to the unit of the data.", ""]
-
-
 def _card(record: EnsembleRecord, output: Path, study: Mapping[str, Any]) -> str:
-    metric, name = record.metric_name, output.name
-    place = quote(f"{name}/")
+    """The text of `README.md`."""
     gains = {"validation": record.validation, "test": record.test}
     measured = [
         f"| {part} | {gain.rows} | {number(gain.single)} | {number(gain.ensemble)} | "
@@ -93,56 +83,72 @@ def _card(record: EnsembleRecord, output: Path, study: Mapping[str, Any]) -> str
         for part, gain in gains.items()
         if gain is not None
     ]
-    members = [f"| {trial} | {count} |" for trial, count in record.weights.items()]
-    summary = ". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record))
     falls = sorted(record.importance.items(), key=lambda one: -one[1])
     columns = [f"| {in_cell(name)} | {number(by)} |" for name, by in falls]
-    return "\n".join(
-        [
-            "# An ensemble of trials",
-            "",
-            "The mean of the predictions of several trials of one study, for classes of their",
-            f"probabilities. They were selected from {record.candidates} models by {metric} on",
-            "validation rows.",
-            "",
-            *_what_is_averaged(study),
-            f"{summary}.",
-            "",
-            f"| rows | count | {metric} of the best trial | of the ensemble | of trees |",
-            "| --- | --- | --- | --- | --- |",
-            *measured,
-            "",
-            "On validation rows, both are those that were selected on the other half of them.",
-            "Trees are scikit-learn's HistGradientBoosting with its defaults, fitted to the same",
-            "rows.",
-            "",
-            *(["| column shuffled | worse on test rows by |", "| --- | --- |"] if columns else []),
-            *columns,
-            *([""] if columns else []),
-            "| trial | weight |",
-            "| --- | --- |",
-            *members,
-            "",
-            USE,
-            "",
-            f"`{MEMBERS}/` has each of them, with its own README.",
-            "",
-            "With sweeper:",
-            "",
-            f'    sweeper.load("{name}/").predict(rows)',
-            "",
-            f"    python -m sweeper predict {place} new.csv -o out.csv",
-            "",
-            "Without sweeper, with only equinox and numpy (and for models of Flax or Haiku with",
-            "that library), in this directory:",
-            "",
-            "    import load",
-            "    load.predict(rows)",
-            "",
-        ]
+    transform = study["settings"]["data"].get("target_transform", "none")
+    return _CARD.format(
+        candidates=record.candidates,
+        metric=record.metric_name,
+        averaged="" if transform == "none" else _TRANSFORMED.format(transform=transform),
+        summary=". ".join(f"{one[0].upper()}{one[1:]}" for one in verdicts(record)),
+        measured="\n".join(measured),
+        shuffled=_SHUFFLED.format(columns="\n".join(columns)) if columns else "",
+        members="\n".join(f"| {trial} | {count} |" for trial, count in record.weights.items()),
+        use=USE,
+        directory=MEMBERS,
+        name=output.name,
+        quoted=quote(f"{output.name}/"),
     )
 
 
+_TRANSFORMED = """\
+The models predict `{transform}` of the target. Their predictions are averaged first,
+and the mean is transformed back to the unit of the data.
+
+"""
+_SHUFFLED = """\
+| column shuffled | worse on test rows by |
+| --- | --- |
+{columns}
+
+"""
+_CARD = """\
+# An ensemble of trials
+
+The mean of the predictions of several trials of one study, for classes of their
+probabilities. They were selected from {candidates} models by {metric} on
+validation rows.
+
+{averaged}{summary}.
+
+| rows | count | {metric} of the best trial | of the ensemble | of trees |
+| --- | --- | --- | --- | --- |
+{measured}
+
+On validation rows, both are those that were selected on the other half of them.
+Trees are scikit-learn's HistGradientBoosting with its defaults, fitted to the same
+rows.
+
+{shuffled}| trial | weight |
+| --- | --- |
+{members}
+
+{use}
+
+`{directory}/` has each of them, with its own README.
+
+With sweeper:
+
+    sweeper.load("{name}/").predict(rows)
+
+    python -m sweeper predict {quoted} new.csv -o out.csv
+
+Without sweeper, with only equinox and numpy (and for models of Flax or Haiku with
+that library), in this directory:
+
+    import load
+    load.predict(rows)
+"""
 _SCRIPT = '''\
 """The mean of several models: only needs equinox, numpy, and what these models are written in.
 
