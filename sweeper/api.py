@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -55,6 +55,7 @@ from sweeper.templates.mapping import load_study
 
 if TYPE_CHECKING:
     from sweeper.notebook.results import StudyResults
+    from sweeper.programs.continued import SavedStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,22 +388,17 @@ def run_prepared(
         import jax
 
         from sweeper.executors.bucket_executors import open_executors
-        from sweeper.executors.claims import claim_devices
         from sweeper.executors.data_memory import check_fits
-        from sweeper.executors.environment import environment
         from sweeper.executors.jax_setup import jax_restored
-        from sweeper.sweep import warm_start
-        from sweeper.sweep.planning import make_forecast, prepare_classes, read_plan
+        from sweeper.sweep.planning import prepare_classes
         from sweeper.sweep.status_writer import StatusWriter
+        from sweeper.sweep.warm_start import find_start
 
         timeline.go_on_with(Activity.OPEN)
         stack.enter_context(jax_restored())
         run_dir = RunDir(config.run_dir.absolute())
-        kept = kept_threads(config, run_dir, fresh=asked.fresh)
-        claim_devices(config, kept)
-        for warning in filter(None, _device_warnings(config, kept)):
-            observer(Warned(warning))
-        start = warm_start.find_start(
+        _claim_devices(config, run_dir, observer, fresh=asked.fresh)
+        start = find_start(
             config, run_dir, asked.continue_from, fresh=asked.fresh, trust_code=asked.trust_code
         )
         if not prepared.is_cached:
@@ -415,25 +411,7 @@ def run_prepared(
         config, _ = _decide_parallel(config, jax.default_backend())
         for warning in warnings:
             observer(Warned(warning))
-        recorded = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
-        forecast_maker = partial(make_forecast, config, data, given=recorded)
-        if start is not None:
-            warm_start.check_fits(config, start, data)
-            for warning in warm_start.describe_start(config, start, data):
-                observer(Warned(warning))
-        # trials that start from a saved model do not use the initial weights of the builder
-        weights = fixed_start_of(config, data) if start is None else None
-        opened = session.open_session(
-            config,
-            data.digest,
-            forecast_maker,
-            environment(),
-            fresh=asked.fresh,
-            start=None if start is None else StartModel(start.file.name, start.file.digest),
-            weights=weights,
-            learn_from=asked.learn_from,
-        )
-        held = stack.enter_context(opened)
+        held = stack.enter_context(_session(config, data, asked, start, observer))
         writer = StatusWriter(run_dir, observer, lambda: held.ledger.file.is_in_place)
         executor = stack.enter_context(
             open_executors(config, data, run_dir, writer, start, timeline)
@@ -448,6 +426,48 @@ def run_prepared(
         study_run = StudyRun(config, data, held, executor.train, writer, timeline)
         average_models = partial(_average_models, config, run_dir, data, observer)
         return study_run.run_to_end(stop, average_models)
+
+
+def _session(
+    config: StudyConfig,
+    data: Dataset,
+    asked: RunOptions,
+    start: SavedStart | None,
+    observer: Observer,
+) -> AbstractContextManager[session.Session]:
+    """The session of a study, to be held while it trains; warns about the model to start from."""
+    from sweeper.executors.environment import environment
+    from sweeper.sweep import warm_start
+    from sweeper.sweep.planning import make_forecast, read_plan
+
+    recorded = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
+    if start is not None:
+        warm_start.check_fits(config, start, data)
+        for warning in warm_start.describe_start(config, start, data):
+            observer(Warned(warning))
+    return session.open_session(
+        config,
+        data.digest,
+        partial(make_forecast, config, data, given=recorded),
+        environment(),
+        fresh=asked.fresh,
+        start=None if start is None else StartModel(start.file.name, start.file.digest),
+        # trials that start from a saved model do not use the initial weights of the builder
+        weights=fixed_start_of(config, data) if start is None else None,
+        learn_from=asked.learn_from,
+    )
+
+
+def _claim_devices(
+    config: StudyConfig, run_dir: RunDir, observer: Observer, *, fresh: bool
+) -> None:
+    """Set up JAX on the devices of a study, with as many threads as it began with, and warn."""
+    from sweeper.executors.claims import claim_devices
+
+    kept = kept_threads(config, run_dir, fresh=fresh)
+    claim_devices(config, kept)
+    for warning in filter(None, _device_warnings(config, kept)):
+        observer(Warned(warning))
 
 
 def _device_warnings(config: StudyConfig, kept: int | None) -> Iterator[str | None]:
