@@ -214,7 +214,7 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
             raise
 
 
-def swapped(target: Path, staging: Path, content: bytes) -> None:
+def write_unsynced(target: Path, staging: Path, content: bytes) -> None:
     """Replace a file that can be written again at any time, and may be lost in a power failure."""
     with _staged(target, staging) as staged:
         staged.write_bytes(content)
@@ -222,8 +222,8 @@ def swapped(target: Path, staging: Path, content: bytes) -> None:
 
 
 def write_record(target: Path, staging: Path, record: Mapping[str, Any]) -> None:
-    """Replace a small JSON file, as `swapped` does."""
-    swapped(target, staging, f"{json.dumps(record, indent=1, allow_nan=False)}\n".encode())
+    """Replace a small JSON file, as `write_unsynced` does."""
+    write_unsynced(target, staging, f"{json.dumps(record, indent=1, allow_nan=False)}\n".encode())
 
 
 @contextmanager

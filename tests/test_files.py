@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.files import swapped
+from sweeper.files import write_unsynced
 
 
 def test_a_relative_run_directory_works_on_every_python(
@@ -19,5 +19,5 @@ def test_a_relative_run_directory_works_on_every_python(
     monkeypatch.chdir(tmp_path)
     root = Path("run")
     root.mkdir()
-    swapped(root / "file", root / ".staging", b"new")
+    write_unsynced(root / "file", root / ".staging", b"new")
     assert (root / "file").read_bytes() == b"new"

@@ -37,7 +37,7 @@ def pairs(facts: Mapping[str, object], kept: str = "") -> Table:
     return table
 
 
-def checked(facts: Mapping[str, Any]) -> Table:
+def check_table(facts: Mapping[str, Any]) -> Table:
     """The result of `validate`: a line per warning, hint and unchecked item."""
     names = ("warnings", "hints", "unchecked")
     lists = {name: "\n".join(map(printable, facts[name])) for name in names}

@@ -36,7 +36,9 @@ _CLASS = (
 _PLACE = ("place", "device", "host")
 
 
-def listed(records: Sequence[Record], metrics: Mapping[str, str], more: str = "") -> TextTable:
+def trials_table(
+    records: Sequence[Record], metrics: Mapping[str, str], more: str = ""
+) -> TextTable:
     """One line per trial; `more` says how to see columns that do not fit.
 
     `metrics` are the objectives by column, which are shown with the name of the column: conditions

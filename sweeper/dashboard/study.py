@@ -19,7 +19,7 @@ from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.rundir import RunDir, refuse_links
-from sweeper.sweep.unpublished import unpublished
+from sweeper.sweep.unpublished import describe_unpublished
 
 PublishedFile = Literal["status", "trials", "buckets", "importance", "curves"]
 
@@ -99,7 +99,7 @@ class PublishedStudy:
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
         self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
-        behind = unpublished(self.run_dir)
+        behind = describe_unpublished(self.run_dir)
         self._versions["status"] += behind != self.unpublished
         self.unpublished = behind
 

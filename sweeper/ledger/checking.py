@@ -87,11 +87,11 @@ def check(db: sqlite3.Connection, name: str) -> int:
     # SQLite notices a row that its page no longer counts, but not a flipped bit in a value
     (said,) = _rows(db, "PRAGMA quick_check(1)")[0]
     if said != "ok":
-        raise damaged(name, f"SQLite says: {said}")
+        raise damaged_error(name, f"SQLite says: {said}")
     _check_rows(db, name, "meta")  # the same in every version, and checked before it is used
     rows = _rows(db, "SELECT body FROM meta WHERE key = 'schema_version'")
     if not rows:
-        raise damaged(name, "it does not say its version")
+        raise damaged_error(name, "it does not say its version")
     written = json.loads(rows[0][0])
     version = written["schema_version"]
     if version > SCHEMA_VERSION:
@@ -109,7 +109,7 @@ def check(db: sqlite3.Connection, name: str) -> int:
         if number != expected or digest != digest_of(number, body) or chain != recorded_chain:
             raise _damaged_row(name, "closing", number)
     for missing in missing_rows(db):
-        raise damaged(name, missing)
+        raise damaged_error(name, missing)
     return version
 
 
@@ -119,13 +119,13 @@ def _check_rows(db: sqlite3.Connection, name: str, table: str) -> None:
             raise _damaged_row(name, table, values[0])
 
 
-def damaged(name: str, found: str) -> DamagedLedgerError:
+def damaged_error(name: str, found: str) -> DamagedLedgerError:
     """The error of a ledger whose content is not what was written."""
     return DamagedLedgerError(Problem(name, "", found, HINT))
 
 
 def _damaged_row(name: str, table: str, key: object) -> DamagedLedgerError:
-    return damaged(name, f"row {key} of table {table} is damaged")
+    return damaged_error(name, f"row {key} of table {table} is damaged")
 
 
 def _rows(db: sqlite3.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:

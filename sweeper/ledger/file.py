@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sweeper.errors import LedgerError, Problem, not_written
-from sweeper.ledger.checking import check, damaged
+from sweeper.files import NO_LINK
+from sweeper.ledger.checking import check, damaged_error
 from sweeper.ledger.digests import digest_of
 
 _ERRNO = {
@@ -46,7 +47,7 @@ def as_ledger_errors(name: str) -> Generator[None]:
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError):  # not the file's fault
         raise
     except sqlite3.DatabaseError as error:
-        raise _of_the_disk(name, error) or damaged(name, f"SQLite says: {error}") from error
+        raise _of_the_disk(name, error) or damaged_error(name, f"SQLite says: {error}") from error
 
 
 def _of_the_disk(name: str, error: sqlite3.Error) -> LedgerError | None:
@@ -304,16 +305,15 @@ def _count(connection: sqlite3.Connection) -> Counts:
 def _as_open_errors(path: Path, name: str) -> Generator[None]:
     """Report what is wrong with a ledger that is being opened."""
     if path.is_symlink():
-        found = "it is a link, and sweeper follows no link inside a run directory"
-        raise LedgerError(Problem(name, "", found, "put a copy of the file in its place"))
+        raise LedgerError(Problem(name, "", NO_LINK, "put a copy of the file in its place"))
     if not path.exists():
-        raise damaged(name, "it is missing")
+        raise damaged_error(name, "it is missing")
     if path.stat().st_size == 0:
-        raise damaged(name, "the ledger is empty")
+        raise damaged_error(name, "the ledger is empty")
     try:
         with as_ledger_errors(name):
             yield
     except (ValueError, TypeError, KeyError) as error:
         # text with an invalid encoding, or JSON that is invalid or lacks a key
         reason = f"{type(error).__name__}: {error}"
-        raise damaged(name, f"a row cannot be read ({reason})") from error
+        raise damaged_error(name, f"a row cannot be read ({reason})") from error

@@ -152,7 +152,7 @@ class TrialRuns:
         return Trainer(self.config, self.data, self.directory)
 
 
-def unkept(program: UserDefined, settings: Settings, batches: Sequence[Batch]) -> list[str]:
+def changed_paths(program: UserDefined, settings: Settings, batches: Sequence[Batch]) -> list[str]:
     """Paths in the model of arrays that `init`, or `step` with any of these batches, changes."""
     lane, state = program.lane(0, settings), program.init(0, settings)
 
@@ -299,7 +299,7 @@ def _calls_nobody(trial: TrialRuns) -> _Broken:
 def _keeps_what_it_changes(trial: TrialRuns) -> _Broken:
     program = trial.program
     assert isinstance(program, UserDefined), "only called for such programs"
-    changed = unkept(program, trial.config.settings_of({}), trial.batches)
+    changed = changed_paths(program, trial.config.settings_of({}), trial.batches)
     if not changed:
         return None
     named = ", ".join(f"model{path}" for path in changed)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sweeper.errors import SetupError
-from sweeper.files import swapped
+from sweeper.files import write_unsynced
 from sweeper.results.columns import IMPORTANCE
 from sweeper.results.decoded import check_published
 from sweeper.results.tables import rows_table
@@ -60,4 +60,4 @@ def write_importance(
     ]
     sink = pa.BufferOutputStream()
     parquet.write_table(rows_table(rows, schema), sink, write_page_checksum=True)
-    swapped(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())
+    write_unsynced(run_dir.importance, run_dir.staging, sink.getvalue().to_pybytes())

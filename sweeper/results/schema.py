@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sweeper.config import StudyConfig
-from sweeper.files import holds, read_small, swapped
+from sweeper.files import holds, read_small, write_unsynced
 from sweeper.process import LIBRARIES, installed_versions
 from sweeper.results.columns import (
     BEST,
@@ -213,7 +213,7 @@ def write_schema_text(run_dir: RunDir, config: StudyConfig) -> None:
     """Write the meaning of this study's columns, unless the file is already up to date."""
     content = _text(config).encode()
     if not holds(run_dir.schema, content):
-        swapped(run_dir.schema, run_dir.staging, content)
+        write_unsynced(run_dir.schema, run_dir.staging, content)
 
 
 def is_schema_text(path: Path) -> bool:

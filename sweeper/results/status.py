@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from sweeper.errors import FRESH, Problem, SetupError, counted, printable
 from sweeper.faults import Step, fault_points
-from sweeper.files import read_json, replacing, swapped
+from sweeper.files import read_json, replacing, write_unsynced
 from sweeper.results.owner import has_ended
 from sweeper.rundir import RunDir
 
@@ -167,7 +167,7 @@ def write_status(run_dir: RunDir, status: Status) -> None:
 
 def update_status(run_dir: RunDir, status: Status) -> None:
     """Replace the status file by one of the same round, which may be lost in a power failure."""
-    swapped(run_dir.status, run_dir.staging, _as_json(status))
+    write_unsynced(run_dir.status, run_dir.staging, _as_json(status))
 
 
 def _as_json(status: Status) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sweeper.study.learning import Learned
 
 
-def unpublished(run_dir: RunDir) -> str | None:
+def describe_unpublished(run_dir: RunDir) -> str | None:
     """What is not published of a study, and how to publish it; None if nothing or if it runs."""
     if is_published(run_dir) or _is_running(run_dir):
         return None

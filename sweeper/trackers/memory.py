@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from sweeper.errors import Problem, SetupError
-from sweeper.files import read_json, swapped
+from sweeper.files import read_json, write_unsynced
 from sweeper.rundir import HINT, RunDir
 from sweeper.trackers.tracker import Logged
 
@@ -33,7 +33,7 @@ class TrackerLog:
 
     def _write(self) -> None:
         content = json.dumps({"key": self.key, "logged": self.logged}, indent=1).encode()
-        swapped(self.run_dir.trackers, self.run_dir.staging, content)
+        write_unsynced(self.run_dir.trackers, self.run_dir.staging, content)
 
 
 def read_tracker_log(run_dir: RunDir) -> TrackerLog:

@@ -25,8 +25,8 @@ from sweeper.trackers.tracker import (
     Point,
     StudyRecord,
     TrialRecord,
+    by_dotted_key,
     explain_errors,
-    flattened,
     value_text,
 )
 
@@ -162,7 +162,7 @@ class MlflowTracker:
         """Log settings and space as parameters; MLflow changes none, so new values become tags."""
         space = {f"search.{name}": entry for name, entry in study.space.items()}
         settings = {name: it for name, it in study.settings.items() if name != "search"}
-        now = {name: _text(value) for name, value in {**flattened(settings), **space}.items()}
+        now = {name: _text(value) for name, value in {**by_dotted_key(settings), **space}.items()}
         new = {name: value for name, value in now.items() if name not in before}
         changed = {name: now[name] for name in now if before.get(name, now[name]) != now[name]}
         self._log(self._parent, new, {f"changed.{name}": it for name, it in changed.items()})

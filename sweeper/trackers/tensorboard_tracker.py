@@ -27,7 +27,7 @@ from sweeper.trackers.tracker import (
     Point,
     StudyRecord,
     TrialRecord,
-    flattened,
+    by_dotted_key,
     value_text,
 )
 
@@ -102,7 +102,7 @@ class TensorBoardTracker:
         ]
         metrics.append(summary_v2.Metric("best_value", display_name=f"best {study.metrics[0]}"))
         config = summary_v2.hparams_config_pb(hparams, metrics, study.began_at)
-        said = {**study.texts, **study.numbers, **flattened(study.settings)}
+        said = {**study.texts, **study.numbers, **by_dotted_key(study.settings)}
         rows = (f"| {name} | {_cell(value)} |" for name, value in said.items())
         text = text_pb("study", "\n".join(("| | |", "| --- | --- |", *rows)))
         at = study.updated_at

@@ -109,7 +109,7 @@ class Tracker(Protocol):
         ...
 
 
-def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def by_dotted_key(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Tables in tables as one, with dotted keys; settings without a value are left out.
 
     A table whose keys are not names, such as class labels, remains one value.
@@ -117,7 +117,7 @@ def flattened(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in tables.items():
         if isinstance(value, Mapping) and all(map(_NAME.fullmatch, value)):
-            found |= flattened(value, f"{prefix}{name}.")
+            found |= by_dotted_key(value, f"{prefix}{name}.")
         elif value is not None:
             found[f"{prefix}{name}"] = value
     return found

@@ -17,7 +17,7 @@ from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import Learned, LearnedStudy
 from sweeper.sweep.exit_recorder import ExitRecorder
-from sweeper.sweep.unpublished import learning_gaps, unpublished
+from sweeper.sweep.unpublished import describe_unpublished, learning_gaps
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
 from tests.crashes import Study
@@ -42,21 +42,21 @@ def run_dir(killed: RunDir, tmp_path: Path, copied: Callable[[Study], Study]) ->
 def test_trials_that_are_not_published_are_counted(run_dir: RunDir) -> None:
     publish = f"publish the rest with: python -m sweeper verify {run_dir.root} --repair"
     before = sorted(run_dir.root.rglob("*"))
-    assert unpublished(run_dir) == BEHIND + publish
+    assert describe_unpublished(run_dir) == BEHIND + publish
     assert sorted(run_dir.root.rglob("*")) == before
     repair(run_dir)
-    assert unpublished(run_dir) is None
+    assert describe_unpublished(run_dir) is None
 
 
 def test_curves_that_are_not_published_are_counted(run_dir: RunDir) -> None:
     status = read_status(run_dir)
     repair(run_dir)
     write_status(run_dir, replace(status, round=2))
-    assert unpublished(run_dir) is None
+    assert describe_unpublished(run_dir) is None
     *_, last = run_dir.own_parts()
     last.unlink()
     left = last_round(run_dir.own_parts())
-    message = unpublished(run_dir)
+    message = describe_unpublished(run_dir)
     assert message is not None
     assert f": metrics/ has the curves of {left} of 2 rounds; " in message
 
@@ -66,12 +66,12 @@ def test_a_status_of_an_earlier_round_is_reported(run_dir: RunDir) -> None:
     status = read_status(run_dir)
     write_status(run_dir, replace(status, round=1, state="failed"))
     assert "the status is behind the ledger: status.json is of round 1 of 2; " in str(
-        unpublished(run_dir)
+        describe_unpublished(run_dir)
     )
     (damage,) = verify(run_dir).damage
     assert str(damage).startswith("status.json: it is of round 1, and the ledger has 2")
     repair(run_dir)
-    assert (unpublished(run_dir), verify(run_dir).damage) == (None, ())
+    assert (describe_unpublished(run_dir), verify(run_dir).damage) == (None, ())
 
 
 def test_a_program_that_ends_at_once_leaves_the_status_of_the_last_round(run_dir: RunDir) -> None:
@@ -128,7 +128,7 @@ def test_a_new_study_that_learns_from_unpublished_tables_warns(
 def test_a_running_study_is_behind_without_a_word(run_dir: RunDir) -> None:
     elsewhere = replace(read_status(run_dir), state="running", host="another")
     write_status(run_dir, elsewhere)
-    assert unpublished(run_dir) is None
+    assert describe_unpublished(run_dir) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from sweeper.results.status import write_status
 from sweeper.rundir import RunDir
 from sweeper.trackers.log import Summary, log_study
 from sweeper.trackers.memory import read_tracker_log
-from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, flattened
+from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, by_dotted_key
 from tests.live_status import STATUS
 from tests.results.committed import METRICS, close_rounds, curve, study
 
@@ -257,7 +257,7 @@ def test_a_damaged_memory_is_refused(running: Running, content: str) -> None:
 def test_only_tables_whose_keys_are_names_are_flattened() -> None:
     by_class = {"<=50K": 1.0, ">50K": 2.0}
     settings = {"data": {"class_weights": by_class, "weight": None}, "model": {"width": 8}}
-    assert flattened(settings) == {"data.class_weights": by_class, "model.width": 8}
+    assert by_dotted_key(settings) == {"data.class_weights": by_class, "model.width": 8}
 
 
 def test_all_trials_and_the_best_exclude_each_other(running: Running) -> None:

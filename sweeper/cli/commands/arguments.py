@@ -94,9 +94,9 @@ def find_tables(directory: str | Path | None) -> RunDir:
 
 def warn_if_behind(run_dir: RunDir) -> None:
     """Warn if the tables lack rows of the ledger, unless the study runs."""
-    from sweeper.sweep.unpublished import unpublished
+    from sweeper.sweep.unpublished import describe_unpublished
 
-    if warning := unpublished(run_dir):
+    if warning := describe_unpublished(run_dir):
         console_on(sys.stderr).print(warning, soft_wrap=True)
 
 

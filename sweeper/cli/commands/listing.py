@@ -95,7 +95,7 @@ def trials(
     shown = found.rows(wanted or found.informative, _SHOWN if count is None else count)
     if shown:
         metrics = dict(zip(every.values, every.metrics, strict=True))
-        print_shown(trial_tables.listed(shown, metrics, "" if wanted else _MORE_COLUMNS))
+        print_shown(trial_tables.trials_table(shown, metrics, "" if wanted else _MORE_COLUMNS))
     left = len(found) - len(shown)
     if count is None and left:
         print_shown(f"{left} more; show all with --head {len(found)}, --csv or --json")

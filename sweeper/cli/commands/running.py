@@ -256,7 +256,7 @@ def validate(
     if as_json:
         print_json(checked)
     else:
-        print_shown(tables.checked({"study_file": study, **checked}))
+        print_shown(tables.check_table({"study_file": study, **checked}))
 
 
 def plan(
