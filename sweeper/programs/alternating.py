@@ -18,10 +18,8 @@ from sweeper.config.alternating import DATA, AlternatingTable
 from sweeper.config.optimizer import OptimizersTable
 from sweeper.config.settings import USE_OPTIMIZER_LR
 from sweeper.models.keys import key_of
-from sweeper.models.part_networks import traced_of
 from sweeper.programs.losses import Criterion, criterion_of
 from sweeper.programs.metrics import Metric, metric_of
-from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.parts import OfParts, end_step, in_blocks
 from sweeper.programs.program import (
     AnyArray,
@@ -152,18 +150,21 @@ class Alternating(OfParts):
         clip = optax.clip_by_global_norm(hparams["optimizer.clip_norm"])  # type: ignore[arg-type]
         return clip.update(gradients, clip.init(gradients))[0]
 
-    def optimizer_in(
-        self, part: str, lane: LaneParameters, step: Any, phase: str = ""
-    ) -> optax.GradientTransformationExtraArgs:
-        own = hparams_of(part, lane.hparams, self.settings)
+    def hparams_in(self, part: str, hparams: Hparams, phase: str) -> dict[str, Any]:
+        own = hparams_of(part, hparams, self.settings)
         key = f"train.phases.{phase}.lr"
-        if key in lane.hparams:
-            rate = lane.hparams[key]
+        if key in hparams:
+            rate = hparams[key]
             if self.settings.has(key):  # only some trials draw it
                 rate = jnp.where(rate == USE_OPTIMIZER_LR, own["optimizer.lr"], rate)
             own["optimizer.lr"] = rate
-        settings, traced = self.settings_of(part, self.settings), traced_of(part, lane.traced)
-        return optimizer_of(settings, own, traced, self.parts.by_name[part], step)
+        return own
+
+    def phase_of(self, part: str) -> str:
+        """The first phase of a cycle that trains the part, else the warm-up; empty if none does."""
+        warmup = () if self._train.warmup is None else (self._train.warmup.phase,)
+        by_phase, phases = self._train.by_phase, (*self._train.cycle, *warmup)
+        return next((phase for phase in phases if part in by_phase[phase].trains), "")
 
     def settings_of(self, part: str, settings: Settings) -> Settings:
         """The settings of a part's optimizer; a shared one clips the norm of all parts together."""

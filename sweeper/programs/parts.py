@@ -28,6 +28,7 @@ from sweeper.programs.optimizers import optimizer_of
 from sweeper.programs.program import (
     AnyArray,
     Epochs,
+    Hparams,
     LaneParameters,
     OfUse,
     State,
@@ -222,16 +223,26 @@ class OfParts(ABC):
         self, part: str, lane: LaneParameters, step: Any, phase: str = ""
     ) -> optax.GradientTransformationExtraArgs:
         """The optimizer of a part in a step of a lane."""
-        own = hparams_of(part, lane.hparams, self.settings)
+        own = self.hparams_in(part, lane.hparams, phase)
         traced, settings = traced_of(part, lane.traced), self.settings_of(part, self.settings)
         return optimizer_of(settings, own, traced, self.parts.by_name[part], step)
+
+    def hparams_in(self, part: str, hparams: Hparams, phase: str) -> dict[str, Any]:
+        """The numbers for the optimizer of a part in a phase, from those of its lane."""
+        return hparams_of(part, hparams, self.settings)
+
+    def phase_of(self, part: str) -> str:
+        """The phase whose numbers the plain optimizer of a part has; empty without phases."""
+        return ""
 
     def _optimizers(self, settings: Settings) -> Mapping[str, optax.GradientTransformation]:
         """The plain Optax optimizer of each part, for the arrays of its model."""
         hparams = self._arrays_of(settings)
         return {
             part: plain_optimizer(
-                self.settings_of(part, settings), hparams_of(part, hparams, settings), network
+                self.settings_of(part, settings),
+                self.hparams_in(part, hparams, self.phase_of(part)),
+                network,
             )
             for part, network in self.parts.networks
         }

@@ -20,11 +20,12 @@ from sweeper.executors.trainer import Trainer
 from sweeper.programs.build import Programs
 from sweeper.programs.checkpoint import LaneFile, write_lanes
 from sweeper.programs.continued import SavedStart
-from sweeper.programs.data_spec import data_spec
+from sweeper.programs.data_spec import blank_of, data_spec
 from sweeper.programs.optax_state import has_schedule, parameters_of
 from sweeper.programs.program import State, at_its_best
 from sweeper.programs.saved_file import PlainState, SavedFile, plain_state_of, tensors_of
 from sweeper.trial import TrialSpec
+from tests.preflight.test_check_decay import SPEC
 from tests.programs.conftest import Bench, spec
 from tests.programs.plain import compiled_hastily
 from tests.small_studies import PARTS, bent
@@ -297,3 +298,27 @@ def test_each_part_continues_with_its_own_moments(tmp_path: Path) -> None:
         states[name] = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     losses = parts_val_losses(study, plain, optimizers, states, slice(0, 2))
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
+
+
+@pytest.mark.parametrize("optimizer", ["optimizer={name='sgd'}", "optimizer={name='sgd',lr=9.0}"])
+def test_the_optimizer_of_a_part_has_the_rate_of_its_phase(optimizer: str) -> None:
+    """The first of a cycle that trains the part, or the warm-up."""
+    phases = [
+        "train.warmup={phase='fit',epochs=1}",
+        "train.cycle=['follow','both']",
+        "train.phases.follow.lr=0.5",
+        "train.phases.fit={epochs=1,loss='data',trains=['a','b'],lr=0.25}",
+        "train.phases.both={epochs=1,loss='follow',trains=['a','c'],lr=0.125}",
+    ]
+    settings = parse(PARTS, Path("study.toml"), [optimizer, *phases, "search={}"]).settings_of({})
+    program = Programs(SPEC).exact(settings)
+    parts: Any = program.saver.model(blank_of(program.layout.abstract()))
+
+    rates: dict[str, set[float]] = {}
+    for name, sgd in program.saver.optimizer(settings).items():
+        arrays = parameters_of(parts.parts[name])
+        ones = jax.tree.map(np.ones_like, arrays)
+        updates, _ = sgd.update(ones, sgd.init(arrays), arrays)
+        rates[name] = {-float(np.ravel(leaf)[0]) for leaf in jax.tree.leaves(updates)}
+
+    assert rates == {"a": {0.125}, "b": {0.25}, "c": {0.5}}
