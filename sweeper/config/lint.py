@@ -413,7 +413,7 @@ def _of_study(config: StudyConfig) -> Iterator[str]:
     if N_PARAMETERS in config.study.objectives and not _searches_size(config):
         yield (
             f"every trial has the same {N_PARAMETERS}, an objective of the study: no setting is "
-            "searched that changes the size of the model; search model.depth or model.width"
+            "searched that changes the size of the model; search its depth or width"
         )
 
 

@@ -13,8 +13,8 @@ from sweeper.rundir import RunDir
 
 _MOST_COLUMNS = 4
 _WAYS = (
-    "try other ranges of optimizer.lr, more train.epochs, or smaller models (an MLP with "
-    "model.depth = 0 is linear, too)"
+    "try other learning rates, more train.epochs, or smaller models (an MLP of depth 0 is linear, "
+    "too)"
 )
 _TOO_LITTLE = "the columns may say little about the target"
 _PARTS = {"val": "validation", "test": "test"}

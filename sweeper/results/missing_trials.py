@@ -47,7 +47,7 @@ def hint_if_none_complete(run_dir: RunDir) -> str:
         return "wait until a trial is complete"
     if status is not None and status.is_imported and not sum(status.counts.values()):
         return "the Optuna study has no trials that ended"
-    change = "change the study, such as the range of optimizer.lr, or run more trials"
+    change = "change the study, such as its learning rates, or run more trials"
     if status is not None and status.is_imported:
         change = "import it again if it has more trials"
     if status is not None and status.infeasible:

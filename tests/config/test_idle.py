@@ -152,7 +152,7 @@ _WRITTEN: dict[str, list[str]] = {
         'train.metrics=["accuracy"]',
     ],
     "every trial has the same n_parameters, an objective of the study: no setting is searched "
-    "that changes the size of the model; search model.depth or model.width": [
+    "that changes the size of the model; search its depth or width": [
         "study.metric=n_parameters",
         f"search={{model.dropout={_SHARE}}}",
     ],

@@ -123,11 +123,11 @@ def test_a_simple_model_that_is_as_good_is_reported(
     ("tested", "expected"),
     [
         (0.4, ""),
-        (0.25, "not better than ridge on the test rows: test_r2 0.25, ridge 0.3; try other ranges"),
+        (0.25, "not better than ridge on the test rows: test_r2 0.25, ridge 0.3; try other"),
         (
             0.33,
             "hardly better than ridge on the test rows: test_r2 0.33, ridge 0.3, with a standard "
-            "error of 0.05, so it may be chance; try other ranges",
+            "error of 0.05, so it may be chance; try other learning rates",
         ),
     ],
 )

@@ -266,7 +266,7 @@ def test_no_model_of_a_study_that_only_diverged_is_promised(tmp_path: Path) -> N
         message = str(refusal.value)
         assert found in message
         assert "use a finished trial" not in message and "keep_models" not in message
-        assert "change the study, such as the range of optimizer.lr, or run more trials" in message
+        assert "change the study, such as its learning rates, or run more trials" in message
 
 
 def test_without_a_complete_trial_commands_that_need_the_best_end_with_code_1(
