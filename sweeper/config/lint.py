@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from sweeper.config.alternating import DATA, AlternatingTable, idle_parts
+from sweeper.config.alternating import DATA, UNUSED_LR, AlternatingTable, idle_parts
 from sweeper.config.comparable import not_averaged
 from sweeper.config.conditions import Wanted
 from sweeper.config.coupled import CoupledTable
@@ -326,17 +326,26 @@ def uncertain_decays(config: StudyConfig) -> tuple[str, ...]:
 
 
 def _rates(config: StudyConfig) -> Iterator[str]:
-    """An optimizer's learning rate that no phase uses, since each has its own."""
+    """Learning rates that no phase uses, and optimizers of parts that no phase trains."""
     train = config.train
     if not isinstance(train, AlternatingTable):
         return
-    rates = [f"train.phases.{name}.lr" for name in train.by_phase]  # in the cycle or the warm-up
-    own = [config.written(key) is not None or config.entry(key) is not None for key in rates]
-    conditional = any(entry.when for key in rates if (entry := config.entry(key)) is not None)
-    if all(own) and not conditional:
-        for optimizer in config.each("optimizer"):
-            if config.entry(f"{optimizer}.lr") is not None:
-                yield f"search.{optimizer}.lr changes nothing: every phase has its own lr"
+    # a searched one has some value, unless only some trials draw it
+    rated = {name for name, phase in train.by_phase.items() if phase.lr is not None}
+    for optimizer in config.each("optimizer"):
+        key, part = f"{optimizer}.lr", optimizer.partition(".")[2]
+        phases = {n for n, one in train.by_phase.items() if not part or part in one.trains}
+        if not phases:
+            for one in (*config.search, *config.same_as):
+                if one.startswith(f"{optimizer}."):
+                    yield f"search.{one} changes nothing: no phase trains model.{part}"
+        elif phases <= rated:
+            whose = f"every phase that trains model.{part}" if part else "every phase"
+            why = f"changes nothing: {whose} has its own lr"
+            if config.entry(key) is not None:
+                yield f"search.{key} {why}"
+            elif {*train.by_phase} == rated and config.written(key) != UNUSED_LR:
+                yield f"{key} = {config.written(key)} {why}"
 
 
 def _warmup_lengths(config: StudyConfig) -> Iterator[str]:

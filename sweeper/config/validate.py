@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
+from sweeper.config.alternating import UNUSED_LR
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.execution import ExecutionTable
@@ -317,8 +318,8 @@ class Draft:
             raw = self._with_drawn(name, kind, raw, search)
             unrated = self._unrated_phases() if name == "optimizer" else None
             if unrated == []:
-                for key, _, _ in each(raw, kind):  # no step uses these
-                    raw = with_default(raw, [*key.split(".")[1:], "lr"], 1.0)
+                for key, _, _ in each(raw, kind):
+                    raw = with_default(raw, [*key.split(".")[1:], "lr"], UNUSED_LR)
             else:
                 self.flaws += check_rates(raw, kind, self._searched, unrated or ())
         table, flaws = read_table(kind, raw, name, self._known)

@@ -233,6 +233,37 @@ def test_a_searched_rate_is_reported_if_every_phase_has_its_own() -> None:
     assert [*idle_settings(parse(some, Path("study.toml"), [rate]))] == []
 
 
+def test_a_written_rate_is_reported_if_every_phase_has_its_own() -> None:
+    assert [*idle_settings(parse(PARTS, Path("study.toml")))] == []
+    (found,) = idle_settings(parse(PARTS, Path("study.toml"), ["optimizer.lr=0.1"]))
+    assert found == "optimizer.lr = 0.1 changes nothing: every phase has its own lr"
+
+
+@pytest.mark.parametrize(
+    ("part", "setting", "fit", "why"),
+    [
+        ("c", "lr", "{epochs=2,loss='data',trains=['a','b']}", "model.c has its own lr"),
+        ("c", "lr", "{epochs=2,loss='follow',trains=['c','a']}", None),
+        ("c", "weight_decay", "{epochs=2,loss='data',trains=['a','b']}", None),
+        ("a", "lr", "{epochs=2,loss='data',trains=['b']}", "no phase trains model.a"),
+        ("a", "b1", "{epochs=2,loss='data',trains=['b']}", "no phase trains model.a"),
+    ],
+)
+def test_a_searched_setting_of_an_optimizer_that_no_phase_uses_is_reported(
+    part: str, setting: str, fit: str, why: str | None
+) -> None:
+    each = ",".join(f"{name}={{name='adam',lr=1e-3}}" for name in "abc")
+    key = f"search.optimizer.{part}.{setting}"
+    drawn = f"{key}={{type='float',low=1e-4,high=1e-2,name='drawn'}}"
+    study = bent(PARTS, "optimizer={}", f"optimizer={{{each}}}", f"train.phases.fit={fit}", drawn)
+    found = [*idle_settings(parse(study, Path("study.toml")))]
+    if why is None:
+        assert found == []
+    else:
+        (said,) = found
+        assert said.startswith(f"{key} changes nothing: ") and said.endswith(why)
+
+
 ONE_TO_3 = "{type='int',low=1,high=3}"
 LENGTH = "train.phases.warm.epochs"
 OF_WARMUP = "the phase warm is only in train.warmup, which has its own number of epochs"
