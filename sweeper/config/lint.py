@@ -225,6 +225,7 @@ def idle_settings(config: StudyConfig) -> Iterator[str]:
     yield from _searched(config)
     yield from _written(config)
     yield from _rates(config)
+    yield from _dropout(config)
     yield from _warmup_lengths(config)
     yield from _early_stop(config)
     yield from _of_data(config)
@@ -346,6 +347,19 @@ def _rates(config: StudyConfig) -> Iterator[str]:
                 yield f"search.{key} {why}"
             elif {*train.by_phase} == rated and config.written(key) != UNUSED_LR:
                 yield f"{key} = {config.written(key)} {why}"
+
+
+def _dropout(config: StudyConfig) -> Iterator[str]:
+    """Searched dropout, 0 in some trials, of models that your own objective calls; else refused."""
+    train, models = config.train, config.each("model")
+    if isinstance(train, CoupledTable) and is_function(train.objective):
+        for key in (*config.search, *config.same_as):
+            around, _, setting = key.rpartition(".")
+            if setting == "dropout" and isinstance(models.get(around), MlpTable):
+                yield (
+                    f"search.{key} changes nothing: your own objective calls the models without "
+                    "dropout"
+                )
 
 
 def _warmup_lengths(config: StudyConfig) -> Iterator[str]:

@@ -264,6 +264,21 @@ def test_a_searched_setting_of_an_optimizer_that_no_phase_uses_is_reported(
         assert said.startswith(f"{key} changes nothing: ") and said.endswith(why)
 
 
+@pytest.mark.parametrize("objective", ["own:losses", "gan"])
+def test_searched_dropout_of_models_that_your_objective_calls_is_reported(objective: str) -> None:
+    study = bent(
+        COUPLED.replace("clip = 0.05\n", ""),
+        f"train.objective={objective}",
+        "search={}",
+        "search.model.critic.dropout={type='float',low=0.0,high=0.5}",
+        "search.model.generator.dropout.same_as='model.critic.dropout'",
+    )
+    why = "changes nothing: your own objective calls the models without dropout"
+    said = [f"search.model.{name}.dropout {why}" for name in ("critic", "generator")]
+    found = [*idle_settings(parse(study, Path("study.toml")))]
+    assert found == (said if objective == "own:losses" else [])
+
+
 ONE_TO_3 = "{type='int',low=1,high=3}"
 LENGTH = "train.phases.warm.epochs"
 OF_WARMUP = "the phase warm is only in train.warmup, which has its own number of epochs"
