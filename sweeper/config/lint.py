@@ -414,6 +414,13 @@ def _of_data(config: StudyConfig) -> Iterator[str]:
             f"data.split.seed = {split.seed} changes nothing: data.split.time splits the rows in "
             "order, without drawing any; remove it"
         )
+    if isinstance(config.train, AlternatingTable) and config.data.class_weights != "none":
+        for name, loss in config.train.by_loss.items():
+            if loss.against == DATA and is_function(loss.kind):
+                yield (
+                    f"data.class_weights changes nothing in train.losses.{name}: '{loss.kind}' is "
+                    "user-defined and gets no weights"
+                )
 
 
 def _of_study(config: StudyConfig) -> Iterator[str]:

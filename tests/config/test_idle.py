@@ -279,6 +279,18 @@ def test_searched_dropout_of_models_that_your_objective_calls_is_reported(object
     assert found == (said if objective == "own:losses" else [])
 
 
+def test_class_weights_that_a_loss_of_yours_does_not_get_are_reported() -> None:
+    losses = "{data={of='b',kind='cross_entropy'},own={of='c',kind='own:loss'}}"
+    study = [f"train.losses={losses}", "train.phases.follow.loss=own", "data.name=wine"]
+    text = bent(PARTS, *study)
+    assert [*idle_settings(parse(text, Path("study.toml")))] == []
+    (found,) = idle_settings(parse(text, Path("study.toml"), ["data.class_weights=balanced"]))
+    assert found == (
+        "data.class_weights changes nothing in train.losses.own: 'own:loss' is user-defined and "
+        "gets no weights"
+    )
+
+
 ONE_TO_3 = "{type='int',low=1,high=3}"
 LENGTH = "train.phases.warm.epochs"
 OF_WARMUP = "the phase warm is only in train.warmup, which has its own number of epochs"
