@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.model import PartsTable
 from sweeper.config.settings import arguments_of, without_names
 from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
 from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, Code, building_functions
 from sweeper.data.dataset import Dataset
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, StudyError, listed
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import (
     SavedStart,
@@ -116,8 +117,11 @@ def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Ite
             others.append(_optimizer_names(settings))
         elif continuation is not None and not continuation.has_moments:
             reshaped.append(said)
-    if others:
-        yield f"trials of {', '.join(others)} {fresh}: the saved state is for {saved_name}"
+    if saved_name in others:
+        why = "the saved state is for another schedule, or other settings of the program"
+        yield f"trials of {saved_name} {fresh}: {why}"
+    if differing := [name for name in dict.fromkeys(others) if name != saved_name]:
+        yield f"trials of {', '.join(differing)} {fresh}: the saved state is for {saved_name}"
     if reshaped:
         shown = ", ".join(reshaped[:5]) + (", ..." if len(reshaped) > 5 else "")
         yield f"trials of {shown} {fresh}: the saved state of {saved_name} has other arrays"
@@ -148,8 +152,11 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
 
 
 def _optimizer_names(settings: Settings) -> str:
-    """The optimizers of a trial in words."""
-    names = " and ".join(dict.fromkeys(optimizers_of(settings).values()))
+    """The optimizers of a trial in words, with the parts that they train if there are several."""
+    optimizers = optimizers_of(settings)
+    names = listed([f"{name} ({part})" if part else name for part, name in optimizers.items()])
+    if isinstance(settings.model, PartsTable) and "" in optimizers:
+        names += " (all parts)"
     if isinstance(settings.train, UserProgramTable):
         names += f" by {settings.train.program}"
     return f"{names} with train.ema" if settings.has("train.ema") else names

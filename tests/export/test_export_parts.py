@@ -22,6 +22,8 @@ from sweeper.export import export
 from sweeper.export.saved_model import SavedModel
 from sweeper.programs.generator_critic import directions
 from sweeper.programs.saved_file import MODEL_FILE
+from sweeper.rundir import RunDir
+from sweeper.sweep.warm_start import describe_start, find_start
 from sweeper.trial import words
 from tests.in_process import study_in, trained
 from tests.processes import ROOT
@@ -216,3 +218,23 @@ def test_trials_start_from_a_model_with_the_same_parts(study: Path) -> None:
         with pytest.raises(StudyError) as refusal:
             sweeper.run(config, continue_from=start)
         assert str(refusal.value) == f"overrides: {expected}"
+
+
+ALL_ADAM = "optimizer={a={name='adam'},b={name='adam'},c={name='adam'}}"
+ALL_RATES = [f"train.phases.{phase}.lr=1e-3" for phase in ("fit", "follow")]
+
+
+@pytest.mark.parametrize("study", ["alternating"], indirect=True)
+def test_other_optimizers_of_parts_start_fresh_and_say_whose_they_are(
+    study: Path, tmp_path: Path
+) -> None:
+    text = bent(STUDIES["alternating"], "optimizer={}", "search={}", *ALL_RATES)
+    (tmp_path / "study.toml").write_text(bent(text, ALL_ADAM), encoding="utf-8")
+    shutil.copy(study / "heads.py", tmp_path)
+    config = sweeper.load_study(tmp_path / "study.toml")
+    start = find_start(config, RunDir(tmp_path / "run"), study / "best", fresh=True)
+    assert start is not None
+    assert [*describe_start(config, start, prepare(config))] == [
+        "trials of adam (a), adam (b) and adam (c) start with its weights and a fresh optimizer: "
+        "the saved state is for adam (all parts)"
+    ]

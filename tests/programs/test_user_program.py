@@ -26,8 +26,10 @@ from sweeper.programs.checkpoint import LaneFile
 from sweeper.programs.data_spec import data_spec
 from sweeper.programs.program import Batch, Program
 from sweeper.programs.user_program import UserDefined
+from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
+from sweeper.sweep.warm_start import describe_start, find_start
 from sweeper.trial import Member, TrialSpec, words
 from tests.documents import GUIDES
 from tests.in_process import study_in, trained
@@ -276,6 +278,14 @@ def test_a_study_is_run_exported_and_continued(tmp_path: Path) -> None:
     export(again.run_dir, None, 0, tmp_path / "exported")
     loaded = sweeper.load(tmp_path / "exported", base_dir=tmp_path)
     assert int(loaded.opt_state[1].steps) == 3 * (308 // 64)
+
+    other = study_in(tmp_path, STUDY, *short, *fixed, "optimizer.schedule.name=exponential")
+    start = find_start(other, RunDir(tmp_path / "other"), saved, fresh=True)
+    assert start is not None
+    assert [*describe_start(other, start, prepare(other))] == [
+        "trials of adam by own_programs:Teacher start with its weights and a fresh optimizer: "
+        "the saved state is for another schedule, or other settings of the program"
+    ]
 
 
 WRONG = """
