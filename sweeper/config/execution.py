@@ -198,7 +198,7 @@ class ResultsTable(Table):
 
 
 class ScheduleTable(Table):
-    """`[schedule]`; without `round_epochs` a round is a quarter of the epochs, or longer."""
+    """`[schedule]`: how many trials train at a time, and how often the study commits."""
 
     parallel: Count | None = Field(
         default=None,
@@ -207,7 +207,8 @@ class ScheduleTable(Table):
     )
     round_epochs: Count | None = Field(
         default=None,
-        description="maximum epochs between commits; default: a quarter of them, or asha's rungs",
+        description="maximum epochs between commits; default: those between the rungs of halving, "
+        "asha or hyperband, else a quarter of all, or more without a pruner",
         examples=[5],
     )
 

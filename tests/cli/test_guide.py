@@ -77,6 +77,8 @@ def test_a_link_to_another_guide_is_the_command_that_shows_it(command: CommandLi
         ("search.model.width.low", "search.KEY.low", 5),
         ("schedule", "schedule.parallel", 11),
         ("min_delta", "train.early_stop.min_delta", 5),
+        ("optimizer.decay.linear", "optimizer.decay.CLASS", 5),
+        ("pruner", "study.pruner.name", 5),
     ],
 )
 def test_a_setting_is_explained(setting: str, first: str, lines: int, command: CommandLine) -> None:
@@ -105,7 +107,7 @@ def test_options_of_samplers_and_pruners_are_explained(table: str) -> None:
     for name in SAMPLERS if table == "study.sampler" else PRUNERS:
         for key, option in OPTIONS[name].items():
             said = _explain("settings", f"{table}.{key}")
-            (own,) = [part for part in said.split("\n\n") if f"an option of {name}," in part]
+            (own,) = [part for part in said.split("\n\n") if f"an option of {name}" in part]
             assert own.startswith(f"{table}.{key}\n  takes    {option.wanted}\n  default  ")
             assert option.hint_for(option.example) is None
             assert f'{{ name = "{name}", {key} = ' in own
@@ -132,6 +134,10 @@ def test_all_options_of_a_pruner_are_explained_by_its_name() -> None:
         (
             ["settings", "xyz"],
             "SETTING: no setting is named 'xyz'; `sweeper guide settings` lists them all",
+        ),
+        (
+            ["settings", "edition"],
+            "SETTING: no setting is named 'edition'; read `study-file` (Editions)",
         ),
         (
             ["results", "optimizer.lr"],

@@ -116,6 +116,14 @@ def test_each_setting_is_described_with_an_example_in_the_guide() -> None:
     assert [str(setting) for setting in SETTINGS if not is_described(setting)] == []
 
 
+def test_the_guide_says_whether_a_setting_is_an_array_or_a_table_of_values() -> None:
+    takes = {key: [line[1] for line in cells(key)] for key in KEYS}
+    values = "boolean, integer, float or string"
+    assert takes["data.args"] == [f"table of {values}"]
+    assert takes["search.KEY.choices"] == [f"array of {values}"]
+    assert takes["study.enqueue"] == [f"array of table of {values}"]
+
+
 def test_each_setting_takes_its_own_examples() -> None:
     examples = [
         (setting, example)

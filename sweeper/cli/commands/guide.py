@@ -146,10 +146,13 @@ def _explain(topic: str, setting: str) -> str:
     found = found or [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
     found = found or [row for row in rows if f".{row[0]}.".endswith(f".{setting}.")]
     found = found or [row for row in rows if row[0].startswith(f"{setting}.")]
+    found = found or [row for row in rows if f".{setting}." in f".{row[0]}."]
     if not found and (options := [*_options(setting)]):
         return "\n\n".join(options)
     if not found:
-        hint = did_you_mean(setting, [row[0] for row in rows])
+        within = [*_sections_about(setting.strip().lower())]
+        hint = f"read {listed(within, 'or')}" if within else ""
+        hint = hint or did_you_mean(setting, [row[0] for row in rows])
         hint = hint or f"`sweeper guide {SETTINGS}` lists them all"
         raise StudyError(Problem("", "SETTING", f"no setting is named '{setting}'", hint))
     return "\n\n".join(_described(*row) for row in found)
@@ -166,6 +169,7 @@ def _options(setting: str) -> Iterator[str]:
 
     for table, names in (("study.sampler", SAMPLERS), ("study.pruner", PRUNERS)):
         for name in names:
+            as_there = "" if name == "halving" else ", named as in Optuna"
             for key, option in OPTIONS[name].items():
                 if name != setting and not f".{table}.{key}.".endswith(f".{setting}."):
                     continue
@@ -173,7 +177,7 @@ def _options(setting: str) -> Iterator[str]:
                 yield _block(
                     f"{table}.{key}",
                     (option.wanted, default_of(name, key), example),
-                    f"an option of {name}, named as in Optuna; see `sweeper guide study-file`",
+                    f"an option of {name}{as_there}; see `sweeper guide study-file`",
                 )
     if setting in ("study.pruner.wrapped", "wrapped"):
         yield _block(
@@ -198,6 +202,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 def _pattern(key: str) -> str:
     """A pattern that matches a key; keys of `model` and `optimizer` may also name a part."""
     pattern = re.escape(key).replace("KEY", r"[\w.-]+").replace("NAME", r"[\w-]+")
+    pattern = pattern.replace("CLASS", r"[\w.:]+")
     return re.sub(r"^(model|optimizer)\\\.", r"\1\\.([\\w-]+\\.)?", pattern)
 
 
