@@ -71,7 +71,7 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
     for index, model in enumerate(preview["models"]):
         if index:
             yield ""
-        settings = [f"{key.partition('.')[2]} {value}" for key, value in model["settings"].items()]
+        settings = [_setting(key, value) for key, value in model["settings"].items()]
         if model["part"]:
             settings.insert(0, f"part {model['part']}")
         touched, all_of_it = model["decayed_parameters"], model["parameters"]
@@ -89,6 +89,14 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
             ],
         )
     yield from _idle_rules(preview)
+
+
+def _setting(key: str, value: object) -> str:
+    """A setting of a model, such as "depth 4" or "without dropout"."""
+    name = key.partition(".")[2]
+    if isinstance(value, bool):
+        return f"{'with' if value else 'without'} {name}"
+    return f"{name} {value}"
 
 
 def _idle_rules(preview: Mapping[str, Any]) -> Iterator[str]:

@@ -31,6 +31,16 @@ def test_plan_shows_what_decays_and_by_which_rule(command: CommandLine) -> None:
     ]
 
 
+def test_a_setting_that_is_true_or_false_is_named_with_or_without() -> None:
+    settings = {"model.depth": 2, "model.layer_norm": True, "model.dropout": False}
+    model = {"settings": settings, "part": "", "decayed_parameters": 1, "parameters": 2}
+    preview = {"models": [{**model, "arrays": []}], "rules_without_use_in_some_trials": []}
+    (table,) = plan_tables.decay(preview)
+    assert isinstance(table, TextTable)
+    said = "depth 2, with layer_norm, without dropout: weight decay applies to 1 of 2 parameters"
+    assert table.title == said
+
+
 def test_a_column_without_any_layer_is_left_out() -> None:
     """Flax does not say which layer an array is in."""
     array = {"path": "params['a']", "shape": [2], "layer": "", "decay": 0.0, "rule": "default"}
