@@ -153,7 +153,7 @@ def enqueue(
     no_wait: NoWait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Give a study the values of the next trial that it proposes; the sampler draws the others.
+    """Give the next trial that a study proposes your values; the sampler draws other settings.
 
     The trial counts towards study.n_trials. The command waits for the study's answer. If the
     study is not running, the next `run` takes the request.

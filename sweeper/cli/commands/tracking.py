@@ -38,7 +38,8 @@ def log(
         typer.Option(
             "--project",
             metavar="NAME",
-            help="MLflow's experiment, or W&B's [ENTITY/]PROJECT; default: the name of the study.",
+            help="MLflow's experiment, W&B's [ENTITY/]PROJECT, or the directory's name for "
+            "TensorBoard; default: the name of the study.",
         ),
     ] = None,
     uri: Annotated[

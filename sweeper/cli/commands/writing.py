@@ -28,7 +28,12 @@ from sweeper.templates.advice import Effort
 
 def init(
     template: Annotated[
-        str | None, typer.Argument(metavar="[digits|csv|regression]", help="The kind of study.")
+        str | None,
+        typer.Argument(
+            metavar="[digits|csv|regression]",
+            help="The digits example, or a table: csv predicts classes, regression numbers; with "
+            "--data, guessed if omitted.",
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The study file to write.")
