@@ -7,7 +7,12 @@ from pathlib import Path
 import pandas as pd
 
 from sweeper.config.toml import of_home, toml_value
-from sweeper.data.columns import header_of_data, in_single_quotes, units_rows
+from sweeper.data.columns import (
+    header_of_data,
+    in_single_quotes,
+    repeated_headers,
+    units_rows,
+)
 from sweeper.data.compression import suffix_of
 from sweeper.data.csv_dialect import likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, CsvFile
@@ -65,11 +70,14 @@ def read_any_table(path: Path, target: str | None) -> tuple[str, RawData]:
 
 
 def _refuse_layout(file: CsvFile, raw: RawData) -> None:
-    """Raise a DataError for a missing header, single quotes, and rows of units below the header."""
+    """Raise a DataError for a missing or repeated header, single quotes, and rows of units."""
     if found := header_of_data(raw.frame, raw.decimal):
         raise DataError(Problem(str(file.path), "", found, "add a line of column names above it"))
     if quoted := in_single_quotes(raw.frame):
         raise DataError(Problem(str(file.path), "", quoted, file.unquote_hint()))
+    if again := repeated_headers(raw.frame, decimal=raw.decimal):
+        found, hint = raw.describe_headers(again), file.without_headers(str(raw.frame.columns[0]))
+        raise DataError(Problem(str(file.path), "", found, hint))
     n_rows, description = units_rows(raw.frame, decimal=raw.decimal)
     if n_rows:
         found = f"{raw.places(range(n_rows))} {description}"

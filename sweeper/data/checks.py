@@ -14,6 +14,7 @@ from sweeper.config.train import WEIGHED, target_key, with_loss
 from sweeper.data.columns import (
     check_kind,
     has_too_many_values,
+    repeated_headers,
     strays,
     units_rows,
     without_fractions,
@@ -72,12 +73,16 @@ def _column_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
 
 
 def _units_problems(config: StudyConfig, raw: RawData) -> list[Problem]:
-    """Rows below the header that are not data."""
+    """Rows of units below the header, or further headers."""
     if raw.csv is None:
         return []
     names = *raw.features, *raw.targets, *raw.weights
     columns = [name for name in names if name in raw.frame]
-    n_rows, description = units_rows(raw.frame[columns], raw.categories, raw.decimal)
+    frame = raw.frame[columns]
+    if again := repeated_headers(frame, raw.categories, raw.decimal):
+        found = f"{raw.describe_headers(again)} of {raw.name}"
+        return [config.problem(raw.key, found, raw.csv.without_headers(columns[0]))]
+    n_rows, description = units_rows(frame, raw.categories, raw.decimal)
     if not n_rows:
         return []
     found = f"{raw.places(range(n_rows))} of {raw.name} {description}"

@@ -223,6 +223,27 @@ def units_rows(
     return n_rows, f"{what} ({shown}), not like data"
 
 
+def repeated_headers(
+    frame: pd.DataFrame, texts: Collection[str] = (), decimal: str = "."
+) -> tuple[int, ...]:
+    """The rows of a CSV file that repeat its header, and so make text of columns of numbers.
+
+    Tables with headers that were put together as files have such rows. `texts` are columns that are
+    not numbers.
+    """
+    if frame.columns.empty or any(is_numeric_dtype(dtype) for dtype in frame.dtypes):
+        return ()
+    is_header = np.logical_and.reduce([(frame[name] == name).to_numpy() for name in frame])
+    others = frame[~is_header]
+    are_numbers = (
+        others[name].count() > 0 and not strays(others[name], decimal).any()
+        for name in frame
+        if name not in texts
+    )
+    rows = np.flatnonzero(is_header).tolist()
+    return tuple(rows) if 0 < len(rows) < len(others) and any(are_numbers) else ()
+
+
 def _is_text_above_numbers(column: pd.Series[Any], decimal: str) -> bool:
     """Whether a column holds text in its first rows only, and numbers in the others."""
     top = column.iloc[:_TOP]

@@ -250,6 +250,11 @@ class CsvFile:
         """How to rewrite a file whose fields are in single quotes."""
         return f"use pandas: {self.rewrite_hint('', _SINGLE_QUOTES)}"
 
+    def without_headers(self, name: str) -> str:
+        """How to rewrite the file without the rows in which column `name` holds its own name."""
+        change = f"df = df[df[{name!r}] != {name!r}]"
+        return f"keep only the first header, or use pandas: {self.rewrite_hint(change)}"
+
     def without_rows(self, n_rows: int) -> str:
         """How to rewrite the file without its first rows."""
         return f"remove them, or use pandas: {self.rewrite_hint(f'df = df[{n_rows}:]')}"

@@ -130,6 +130,10 @@ class RawData:
         more = ", ..." if len(numbers) > _PLACES_SHOWN else ""
         return f"{word if len(numbers) == 1 else word + 's'} {shown}{more}"
 
+    def describe_headers(self, rows: Sequence[int]) -> str:
+        """The description of `rows` that repeat the header."""
+        return f"{self.places(rows)} repeat{'s' if len(rows) == 1 else ''} the column names"
+
     def describe_rows(self, name: str, rows: Sequence[int], what: str) -> str:
         """The description of a column whose values in `rows` are not what they should be."""
         values = counted(len(rows), "value")

@@ -133,6 +133,41 @@ def test_units_below_the_column_names_are_refused(
     assert prepare(config).digest == expected
 
 
+@pytest.mark.parametrize(
+    ("places", "lines"),
+    [
+        ([1], "line 2 repeats"),
+        ([20], "line 21 repeats"),
+        ([11, 31], "lines 12, 33 repeat"),
+    ],
+)
+def test_a_header_that_is_repeated_is_refused(
+    places: list[int],
+    lines: str,
+    make_study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = prepare(make_study(CSV, TABLE)).digest
+    header, *rows = TABLE.splitlines(keepends=True)
+    for place in reversed(places):
+        rows.insert(place - 1, header)
+    config = make_study(CSV, "".join([header, *rows]))
+    with pytest.raises(DataError) as caught:
+        prepare(config)
+    assert f"{lines} the column names of rows.csv; keep only the first" in str(caught.value)
+    with pytest.raises(DataError, match=f"{lines} the column names; keep only"):
+        guess(tmp_path / "rows.csv")
+    exec(str(caught.value).partition("use pandas: ")[2], {"pd": pd})
+    assert prepare(config).digest == expected
+
+
+def test_a_table_of_texts_may_contain_its_column_names(make_study) -> None:
+    rows = "sample;colour;kind\n" + TEXTS + "sample;colour;kind\n" + TEXTS
+    assert "kind" in prepare(make_study(CSV, rows)).class_names
+
+
 @pytest.mark.parametrize("row", ["?;;1\n", "?;-;1\n", "abc;2;0\n"])
 def test_a_text_in_the_first_row_is_not_a_unit(row: str, make_study) -> None:
     with pytest.raises(DataError, match="text among numbers"):
