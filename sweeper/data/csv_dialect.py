@@ -46,13 +46,15 @@ def likely_dialect(path: Path) -> Dialect:
 
 def has_single_quotes(lines: Sequence[str], separator: str) -> bool:
     """Whether all lines have as many fields as the others only if fields are in single quotes."""
-    widths = {quote: _widths(lines, separator, quote) for quote in ('"', "'")}
-    return len(widths["'"]) == 1 < len(widths['"']) and widths["'"] != {1}
+    widths = {quote: _widths(lines, separator, quote) for quote in ('"', "'", None)}
+    others = (widths['"'], widths[None])
+    return len(widths["'"]) == 1 < min(map(len, others)) and widths["'"] != {1}
 
 
-def _widths(lines: Sequence[str], separator: str, quote: str) -> set[int]:
-    """The different numbers of fields in lines that are not blank."""
-    reader = csv.reader(lines, delimiter=separator, quotechar=quote)
+def _widths(lines: Sequence[str], separator: str, quote: str | None) -> set[int]:
+    """The different numbers of fields in lines that are not blank; without a `quote`, none is."""
+    quoting = csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL
+    reader = csv.reader(lines, delimiter=separator, quotechar=quote, quoting=quoting)
     try:
         return {len(record) for record in reader if any(record)}
     except csv.Error:

@@ -161,6 +161,11 @@ class CsvFile:
         """The line on which each row starts; the header is line 1."""
         return [record.line for record in self._records()][1:]
 
+    def last_line(self) -> int:
+        """The line on which its last row starts, whatever bytes it has."""
+        *_, last = self._records("replace")
+        return last.line
+
     def n_fields(self) -> int:
         """The number of fields in its first row, 0 without rows."""
         records = self._first_records()

@@ -27,6 +27,7 @@ from sweeper.data.memory import FEWER
 from sweeper.errors import counted, listed
 
 _OUT_OF_MEMORY = "C error: out of memory"  # as pandas says it
+_UNCLOSED = "EOF inside string"  # likewise
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
 
@@ -156,6 +157,9 @@ def _unreadable(file: CsvFile, error: Exception) -> UnfitTableError:
             return UnfitTableError(f"cannot be decompressed: {error}", "copy or compress it again")
         case UnicodeError():
             return _undecodable(file)
+        case pd.errors.ParserError() if _UNCLOSED in str(error):
+            found = f'has a field that begins with a quote (") in line {file.last_line()}'
+            return UnfitTableError(f"{found} and never ends", "remove the stray quote")
         case pd.errors.EmptyDataError():
             return UnfitTableError(
                 "is empty", "write a line of column names, then one line per row"

@@ -94,3 +94,22 @@ def test_a_nul_byte_is_refused(place: int, make_study) -> None:
         f"study.toml:11: data.path: rows.csv has a NUL byte in column '{HEADER[place]}' (line 9); "
         "remove the byte, or write the file again"
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "others"), [(2, {}), (59, {}), (8, {(2, 1): '"red', (4, 1): 'red"'})]
+)
+def test_a_quote_that_is_not_closed_is_named_by_its_line(
+    row: int, others: dict[tuple[int, int], str], make_study, tmp_path: Path
+) -> None:
+    text = table({(row, 1): '"red', **others})
+    problem = f'has a field that begins with a quote (") in line {row + 2} and never ends'
+    study = make_study(CSV, text)
+    (tmp_path / "rows.csv").write_text(text)
+    with pytest.raises(DataError) as caught:
+        prepare(study)
+    expected = f"study.toml:11: data.path: rows.csv {problem}; remove the stray quote"
+    assert str(caught.value) == expected
+    with pytest.raises(DataError) as guessed:
+        guess(tmp_path / "rows.csv")
+    assert f"{problem}; remove the stray quote" in str(guessed.value)
