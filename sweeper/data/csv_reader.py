@@ -21,13 +21,27 @@ from sweeper.data.columns import is_number
 from sweeper.data.compression import DAMAGE
 from sweeper.data.csv_dialect import EXCEL_LINE, has_single_quotes, likely_dialect
 from sweeper.data.csv_file import FIRST_ROWS, SEPARATORS, CsvFile, Dialect
-from sweeper.data.files import UnfitTableError
+from sweeper.data.files import GIT_LFS, POINTER, UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER
 from sweeper.errors import counted, listed
 
 _OUT_OF_MEMORY = "C error: out of memory"  # as pandas says it
 _UNCLOSED = "EOF inside string"  # likewise
+# how the first column name begins if a file holds something else
+_OTHER_KINDS = (
+    (re.compile(re.escape(GIT_LFS)), *POINTER),
+    (
+        re.compile(r"<(!doctype|html|\?xml)", re.IGNORECASE),
+        "is a web page or XML, not CSV",
+        "download the table itself",
+    ),
+    (
+        re.compile(r'[\[{]$|\{"|\[[\[{]'),
+        "is JSON, not CSV",
+        "convert it, for example with pandas.read_json",
+    ),
+)
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _OF_INDEX = "only a first column that numbers the rows, like pandas' index, needs none"
 
@@ -195,7 +209,10 @@ def _undecodable(file: CsvFile) -> UnfitTableError:
 
 
 def _check_header(file: CsvFile, header: list[str], edition: int) -> None:
-    """Refuse other separators, and a comment or Excel's `sep=;` in place of the header."""
+    """Refuse other kinds of files and separators, and a comment or `sep=;` for the header."""
+    for start, found, hint in _OTHER_KINDS:
+        if start.match(header[0].strip()):
+            raise UnfitTableError(found, hint)
     others = [one for one in SEPARATORS if one != file.dialect.separator]
     if any(one in name for name in header for one in others):
         likely = likely_dialect(file.path)

@@ -11,6 +11,12 @@ from sweeper.config.data import ParquetTable
 from sweeper.config.toml import hint_if_moved, of_home, toml_value
 from sweeper.errors import DataError, did_you_mean_file, listed
 
+GIT_LFS = "version https://git-lfs."
+"""The start of a file that Git LFS has left in the place of a large one."""
+
+POINTER = ("is a pointer of Git LFS, not the file itself", "run `git lfs pull`")
+"""What is wrong with such a file, and how to fix it."""
+
 _WILDCARDS = frozenset("*?[")
 
 
@@ -35,6 +41,15 @@ def conversion_hint(path: Path) -> str:
     table, copy = (toml_value(name.as_posix()) for name in (path, path.with_suffix(".csv")))
     code = f"pandas.read_excel({table}).to_csv({copy}, index=False)"
     return f"save it as CSV in the spreadsheet program, or use pandas: {code}"
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether Git LFS has left this file in the place of a large one."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GIT_LFS)) == GIT_LFS.encode()
+    except OSError:  # what reads it reports that
+        return False
 
 
 def find_file(config: StudyConfig, name: str, key: str, suffix: str) -> Path:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import NpzTable
-from sweeper.data.files import find_file
+from sweeper.data.files import POINTER, find_file, is_pointer
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, counted, did_you_mean, listed
@@ -57,6 +57,8 @@ def read_npz(config: StudyConfig, data: NpzTable) -> RawData:
     except UNREADABLE as error:
         found = f"{path.name} is not an .npz file of plain arrays ({type(error).__name__}: {error})"
         hint = "write it with numpy.savez, without objects"
+        if is_pointer(path):
+            found, hint = f"{path.name} {POINTER[0]}", POINTER[1]
         raise DataError(config.problem("data.path", found, hint)) from error
     frame, names = as_one_table(config, "data.path", path.name, arrays)
     _check_ways(config, names, ways)

@@ -24,7 +24,7 @@ from pandas.api.types import (
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.data.columns import cells, is_number
-from sweeper.data.files import UnfitTableError, folders_of, parquet_files
+from sweeper.data.files import POINTER, UnfitTableError, folders_of, is_pointer, parquet_files
 from sweeper.data.identity import EXACT, KnownValues, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.raw import RawData
@@ -209,6 +209,8 @@ def _read(path: Path) -> pd.DataFrame:
         reason = " ".join(str(error).split()).rstrip(".")
         if twice := _TWICE.match(reason):
             found, hint = f"has several columns '{twice[1]}'", "give each column its own name"
+        elif is_pointer(path):
+            found, hint = POINTER
         else:
             found, hint = f"cannot be read as Parquet: {reason}", "write it again"
         raise UnfitTableError(f"{path.name} {found}", hint) from error

@@ -208,3 +208,42 @@ def test_a_table_that_takes_too_much_memory_is_not_called_invalid(
         "takes more memory than there is",
         "use fewer rows or columns, or a machine with more memory",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<!DOCTYPE html>\n<html>\n<p>a, b</p>\n</html>\n", "is a web page or XML, not CSV"),
+        ('<?xml version="1.0"?>\n<rows/>\n', "is a web page or XML, not CSV"),
+        ('[{"size": 1, "kind": "fig"}, {"size": 2, "kind": "pear"}]', "is JSON, not CSV"),
+        ('{"size": 1, "kind": "fig"}\n{"size": 2, "kind": "pear"}\n', "is JSON, not CSV"),
+        ('[\n {"size": 1},\n {"size": 2}\n]\n', "is JSON, not CSV"),
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+            "is a pointer of Git LFS, not the file itself; run `git lfs pull`",
+        ),
+    ],
+)
+def test_a_file_of_another_kind_is_named(text: str, found: str, make_study, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"rows.csv {found}"):
+        prepare(make_study(CSV, text))
+    with pytest.raises(DataError, match=f"rows.csv: {found}"):
+        guess(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'source = "csv"\npath = "rows.csv"\ntarget = "y"\n',
+        'source = "parquet"\npath = "rows.parquet"\ntarget = "y"\n',
+        'source = "npz"\npath = "rows.npz"\n',
+    ],
+)
+def test_a_pointer_of_git_lfs_is_named_for_every_source(
+    source: str, make_study, tmp_path: Path
+) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    for suffix in ("csv", "parquet", "npz"):
+        (tmp_path / f"rows.{suffix}").write_text(pointer)
+    with pytest.raises(DataError, match=r"is a pointer of Git LFS, not the file itself; run `git"):
+        prepare(make_study(source))
