@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,28 @@ def test_only_a_terminal_shows_what_is_being_done(
         pass
 
     assert file.getvalue() == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "doing"),
+    [
+        (["init", "--data", "rows.csv"], ("reading rows.csv", "predicting the time that it takes")),
+        (["predict", "absent", "rows.csv"], ("predicting",)),
+    ],
+)
+def test_commands_that_may_take_long_say_what_they_do(
+    arguments: list[str], doing: tuple[str, ...], tmp_path: Path
+) -> None:
+    rows = (f"{i},{i % 7},{i % 5}\n" for i in range(60))
+    (tmp_path / "rows.csv").write_text("".join(["a,b,y\n", *rows]), encoding="utf-8")
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        command = [sys.executable, "-m", "sweeper", *arguments]
+        subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        shown = terminal.read(65536).decode()
+    for one in doing:
+        assert f"{one} ...\r\x1b[2K" in shown
 
 
 @pytest.mark.parametrize(

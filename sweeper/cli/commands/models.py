@@ -30,7 +30,7 @@ from sweeper.cli.commands.printing import (
     print_shown,
     print_written,
 )
-from sweeper.cli.console import answers, console_on
+from sweeper.cli.console import announce, answers, console_on
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 
@@ -137,14 +137,15 @@ def predict(
         refuse_without_effect("on a Parquet file", quote_formulas=quote_formulas)
     if output is not None:
         check_new_table(output)
-    warn = console_on(sys.stderr)
-    predictions = predict_table(
-        model,
-        rows,
-        lambda warning: warn.print(printable(warning), soft_wrap=True),
-        column_names(keep) or [],
-        trust_code=trust_code,
-    )
+    console, warnings = console_on(sys.stderr), list[str]()
+    try:
+        with announce("predicting"):
+            predictions = predict_table(
+                model, rows, warnings.append, column_names(keep) or [], trust_code=trust_code
+            )
+    finally:
+        for warning in warnings:
+            console.print(printable(warning), soft_wrap=True)
     if output is None:
         print(predictions.as_csv(quote_formulas=quote_formulas), end="", file=answers())
         return

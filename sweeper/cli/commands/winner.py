@@ -24,6 +24,7 @@ from sweeper.cli.commands.arguments import (
 )
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import refuse_none_complete, train_study
+from sweeper.cli.console import announce
 from sweeper.errors import Problem, StudyError
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.status import Status
@@ -152,7 +153,8 @@ def ensemble(
     from sweeper.export.ensemble import measure_ensemble
     from sweeper.results.ensemble import write_ensemble
 
-    record = measure_ensemble(run_dir, size, trust_code=trust_code)
+    with announce("selecting and measuring models"):
+        record = measure_ensemble(run_dir, size, trust_code=trust_code)
     write_ensemble(run_dir, record)
     if as_json:
         print_json({"run_dir": str(run_dir.root), **asdict(record)})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -21,7 +22,7 @@ from sweeper.cli.commands.arguments import (
     load_config,
 )
 from sweeper.cli.commands.printing import CommandGroup, print_json, print_shown, print_written
-from sweeper.cli.console import console_on
+from sweeper.cli.console import announce, console_on
 from sweeper.errors import Problem, StudyError, SweeperError, counted, listed, printable
 from sweeper.templates.advice import Effort
 
@@ -56,11 +57,14 @@ def init(
     from sweeper.cli.new_study import begin
 
     console = console_on(sys.stderr)
-    for message in begin(template, output, data, target, effort):
+    with nullcontext() if data is None else announce(f"reading {printable(data.name)}"):
+        messages = begin(template, output, data, target, effort)
+    for message in messages:
         console.print(message, soft_wrap=True)
     can_run = True
     if data is not None:
-        message, can_run = _time_of(output, effort)
+        with announce("predicting the time that it takes"):
+            message, can_run = _time_of(output, effort)
         console.print(message, soft_wrap=True)
     then = "run it with" if can_run else "correct it, then run it with"
     print_written(output, f"{then} `python -m sweeper run {quote(str(output))}`")
