@@ -6,7 +6,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -21,7 +20,7 @@ from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.missing_trials import none_complete
 from sweeper.results.read import Results, open_results, trained_trial
-from sweeper.results.status import read_status
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
@@ -82,9 +81,8 @@ def trial_text(
         path = path and Path(os.path.relpath(path, written_to.parent.resolve())).as_posix()
     if path is not None:
         tables["data"]["path"] = path
-    learned = None
-    with suppress(SetupError):  # only the tables were kept
-        learned = formatting.learned(read_status(RunDir(run_dir)))
+    status = find_status(RunDir(run_dir))
+    learned = None if status is None else formatting.learned(status)
     command = f"python -m sweeper run {quote(name)}{start}"
     return _heading(config, row, command, learned) + toml_text(tables)
 

@@ -203,13 +203,21 @@ def read_status(run_dir: RunDir) -> Status:
     return status
 
 
+def find_status(run_dir: RunDir) -> Status | None:
+    """The status as by `read_status`; None if it is missing or cannot be read.
+
+    A study that is starting has none, nor has a directory in which only the tables were kept.
+    """
+    try:
+        return read_status(run_dir)
+    except SetupError:
+        return None
+
+
 def in_training(run_dir: RunDir, number: int) -> Mapping[str, Any] | None:
     """The parameters of a trial in the round that trains; None if it is not known to be in one."""
-    try:
-        status = read_status(run_dir)
-    except SetupError:  # the directory may contain only the tables
-        return None
-    if not status.is_running:
+    status = find_status(run_dir)
+    if status is None or not status.is_running:
         return None
     buckets = (zip(one["trials"], one.get("params", ()), strict=False) for one in status.running)
     return dict(chain.from_iterable(buckets)).get(number)

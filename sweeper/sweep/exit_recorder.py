@@ -9,10 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from sweeper.config import StudyConfig
-from sweeper.errors import SetupError
 from sweeper.executors.signals import TERMINATING, Stopping, signals_without_handler, stopping_on
 from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
-from sweeper.results.status import Status, read_status, update_status
+from sweeper.results.status import Status, find_status, update_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.crashes import write_normal_end
 
@@ -58,21 +57,19 @@ class ExitRecorder:
 
     def _is_own(self) -> bool:
         """Whether the run directory is still the same as at the last round, as far as is known."""
-        try:
-            return self._status is None or read_status(self.run_dir).run_id == self._status.run_id
-        except SetupError:
+        if self._status is None or (written := find_status(self.run_dir)) is None:
             return True
+        return written.run_id == self._status.run_id
 
     def _write_status(self) -> None:
         """Write the status after the last round, if that was not done yet."""
         if self._status is None:
             return
-        with suppress(OSError, SetupError):  # it is a view of the ledger, and the program ends now
-            if read_status(self.run_dir).round < self._status.round:
-                now = time.time()
-                update_status(
-                    self.run_dir, replace(self._status, state="interrupted", updated_at=now)
-                )
+        with suppress(OSError):  # it is a view of the ledger, and the program ends now
+            written = find_status(self.run_dir)
+            if written is not None and written.round < self._status.round:
+                ended = replace(self._status, state="interrupted", updated_at=time.time())
+                update_status(self.run_dir, ended)
 
     @contextmanager
     def stopping(

@@ -11,8 +11,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from sweeper.errors import FRESH, SetupError
-from sweeper.results.status import is_published, read_status
+from sweeper.errors import FRESH
+from sweeper.results.status import find_status, is_published
 from sweeper.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -75,15 +75,11 @@ def learning_gaps(learned: Learned) -> Iterator[str]:
 
 def _round(run_dir: RunDir) -> float:
     """The round of the status; if it cannot be read, other messages say so."""
-    try:
-        return read_status(run_dir).round
-    except SetupError:
-        return inf
+    status = find_status(run_dir)
+    return inf if status is None else status.round
 
 
 def _is_running(run_dir: RunDir) -> bool:
     """Whether it runs as far as is known, or may be starting."""
-    try:
-        return read_status(run_dir).is_running
-    except SetupError:
-        return True
+    status = find_status(run_dir)
+    return status is None or status.is_running

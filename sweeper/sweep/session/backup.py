@@ -32,7 +32,7 @@ from sweeper.errors import (
 from sweeper.faults import Step, fault_points
 from sweeper.files import read_small, replacing
 from sweeper.ledger import Ledger, Remains, check_file, read_remains
-from sweeper.results.status import read_status
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.reconcile import format_setting, reconcile
 from sweeper.sweep.session.study_copy import OVERRIDE
@@ -68,10 +68,8 @@ def _published(run_dir: RunDir) -> Iterator[str]:
 
 def _last(run_dir: RunDir) -> str | None:
     """The last session of the study."""
-    try:
-        return read_status(run_dir).run_id
-    except SweeperError:
-        return None
+    status = find_status(run_dir)
+    return None if status is None else status.run_id
 
 
 def _by_study_file(run_dir: RunDir, copy: Remains) -> str | None:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from filelock import FileLock, SoftFileLock, Timeout
 
-from sweeper.errors import Problem, SetupError, StudyHeldError
+from sweeper.errors import Problem, StudyHeldError
 from sweeper.files import open_inside
 from sweeper.ledger import is_held
 from sweeper.results.owner import owner_in, read_lock
-from sweeper.results.status import read_status
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 
 _WAIT_S = 0.2  # `read_status` shares a lock that nobody holds, for less than a millisecond
@@ -126,12 +126,9 @@ def _owner(text: str) -> str:
 
 
 def _of_status(run_dir: RunDir) -> str:
-    try:
-        status = read_status(run_dir)
-    except SetupError:
-        return ""  # it has just started
-    if not status.is_running:
-        return ""  # it has just started, and this is the status of the previous process
+    status = find_status(run_dir)
+    if status is None or not status.is_running:
+        return ""  # it has just started, and this is the status of the previous process, if any
     return _in_words(status.pid, status.host)
 
 

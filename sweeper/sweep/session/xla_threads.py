@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import MAX_XLA_THREADS
-from sweeper.errors import SetupError, counted
+from sweeper.errors import counted
 from sweeper.executors.devices import XLA_THREADS
 from sweeper.process import usable_cores
-from sweeper.results.status import read_status
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.reconcile import xla_threads
@@ -29,8 +28,8 @@ def kept_threads(config: StudyConfig, run_dir: RunDir, *, fresh: bool = False) -
 
 
 def _recorded(run_dir: RunDir) -> int | None:
-    with suppress(SetupError):
-        threads = read_status(run_dir).xla_threads
+    if (status := find_status(run_dir)) is not None:
+        threads = status.xla_threads
         if threads is None or (isinstance(threads, int) and 1 <= threads <= MAX_XLA_THREADS):
             return threads
     return xla_threads(backup.sessions(run_dir))

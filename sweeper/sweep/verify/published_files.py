@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable
 from sweeper.data.ahead import preparing
-from sweeper.errors import DataError, SetupError, SweeperError
+from sweeper.errors import DataError, SweeperError
 from sweeper.ledger import Ledger
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import data_spec
@@ -17,7 +17,7 @@ from sweeper.programs.saved_file import read_saved
 from sweeper.results.baseline import read_baseline
 from sweeper.results.importance import is_importance
 from sweeper.results.schema import is_schema_text, write_schema_text
-from sweeper.results.status import read_status
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 from sweeper.sweep.importances import Importances, has_importances
 from sweeper.sweep.session.ownership import foreign
@@ -91,10 +91,8 @@ def repair_files(
 
 def _is_finished(run_dir: RunDir) -> bool:
     """Whether the study says that it has ended; while it trains, importances may come later."""
-    try:
-        return read_status(run_dir).state == "finished"
-    except SetupError:
-        return False
+    status = find_status(run_dir)
+    return status is not None and status.state == "finished"
 
 
 def _is_baseline_damaged(run_dir: RunDir) -> bool:
