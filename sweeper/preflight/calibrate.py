@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from scipy.optimize import nnls
 
-from sweeper.config import StudyConfig, parse
+from sweeper.config import Settings, StudyConfig, parse
 from sweeper.executors.compiling import compile_class
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.executors.lanes import abstract_lanes
@@ -43,6 +43,7 @@ from sweeper.scheduler.cost import (
 )
 from sweeper.scheduler.forecast import DataSizes, traced_structure, workload_of
 from sweeper.scheduler.signature import canonical, compiled_in, family_of
+from sweeper.trial import Scalar
 
 _STUDY = """
 version = 1
@@ -291,22 +292,11 @@ def _timing(ready: _Ready, lane_s: float) -> Timing:
 
 
 def _compile_case(case: Case) -> _Ready:
+    """The compiled program of a case with lanes to train in it, and how long compiling took."""
     config = case.config()
     settings = config.settings_of({})
     traced = traced_structure(config, case.lane_loop)
-    is_padded = (case.padded_depth, case.depth) != (1, 1)
-    exact, family = compiled_in(settings, traced), family_of(settings, traced)
-    program_class = ProgramClass(
-        class_id="calibration",
-        settings=(family or "") if is_padded else canonical(exact),
-        strategy="padded" if is_padded else "exact",
-        lane_loop=case.lane_loop,
-        capacity=LANES[case.lane_loop],
-        precision="float32",
-        padded_width=case.widths[-1] if is_padded else None,
-        padded_depth=case.padded_depth if is_padded else None,
-        run_widths=case.widths if case.others else (),
-    )
+    program_class = _class_of(case, settings, traced)
     units = (0.0,), (1.0,)
     numbers = case.sizes.n_numbers
     spec = DataSpec(IN, OUT, case.rows, *units, False, "float32", 0, n_numbers=numbers)
@@ -335,6 +325,25 @@ def _compile_case(case: Case) -> _Ready:
         program_class.capacity,
         compile_s,
         partial(compiled.run, stacked, data),
+    )
+
+
+def _class_of(
+    case: Case, settings: Settings, traced: Mapping[str, Sequence[Scalar]]
+) -> ProgramClass:
+    """The class of a case: exact if its depth and its padded depth are 1, else padded."""
+    is_padded = (case.padded_depth, case.depth) != (1, 1)
+    exact, family = compiled_in(settings, traced), family_of(settings, traced)
+    return ProgramClass(
+        class_id="calibration",
+        settings=(family or "") if is_padded else canonical(exact),
+        strategy="padded" if is_padded else "exact",
+        lane_loop=case.lane_loop,
+        capacity=LANES[case.lane_loop],
+        precision="float32",
+        padded_width=case.widths[-1] if is_padded else None,
+        padded_depth=case.padded_depth if is_padded else None,
+        run_widths=case.widths if case.others else (),
     )
 
 

@@ -392,20 +392,7 @@ def _write_importance(
 def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
     """The status of an imported study, which is finished."""
     now, study = time.time(), config.study
-    several = len(study.objectives) > 1
-    front = ParetoFront(study.directions) if several else BestTrials(study.directions, 1)
-    front.add(rows)
-    columns = value_columns(len(study.objectives))
-    best = [
-        {
-            "trial_number": row["trial_number"],
-            "value": row["value"],
-            "values": [row[name] for name in columns],
-            "params": json.loads(row["params_json"]),
-        }
-        for row in front.rows()
-        if is_feasible(row)
-    ]
+    front = _front(config, rows)
     ended = [row["finished_at"] for row in rows if row["finished_at"] is not None]
     counts = {state: sum(row["state"] == state for row in rows) for state in _ENDED}
     is_judged = any(row["feasible"] is not None for row in rows)
@@ -421,7 +408,7 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
         round=0,
         n_trials=len(rows),
         counts={**counts, "RUNNING": 0, "WAITING": 0},
-        best=best[0] if best else None,
+        best=front[0] if front else None,
         metric=study.metric,
         direction=study.direction,
         trials_per_minute=None,
@@ -435,7 +422,26 @@ def _status(config: StudyConfig, rows: Sequence[Row]) -> Status:
         n_cache_hits=0,
         spent_s={},
         committed_at=max(ended, default=None),
-        front=best if several else [],
+        front=front if len(study.objectives) > 1 else [],
         feasible=feasible if is_judged else None,
         diverged=sum(row["reason"] == "diverged" for row in rows),
     )
+
+
+def _front(config: StudyConfig, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The feasible trials that no other dominates, as shown in a status; or the best one."""
+    study = config.study
+    several = len(study.objectives) > 1
+    front = ParetoFront(study.directions) if several else BestTrials(study.directions, 1)
+    front.add(rows)
+    columns = value_columns(len(study.objectives))
+    return [
+        {
+            "trial_number": row["trial_number"],
+            "value": row["value"],
+            "values": [row[name] for name in columns],
+            "params": json.loads(row["params_json"]),
+        }
+        for row in front.rows()
+        if is_feasible(row)
+    ]
