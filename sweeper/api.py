@@ -38,7 +38,7 @@ from sweeper.results.events import Event, Observer, Warned, call_observer
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
-from sweeper.scheduler.classes import LiveTrial
+from sweeper.scheduler.classes import LiveTrial, Plan, Policy
 from sweeper.scheduler.plan import plan_round
 from sweeper.scheduler.policy import Parallel, default_parallel, policy_of
 from sweeper.study import options
@@ -52,6 +52,7 @@ from sweeper.sweep.session.crashes import MAX_CRASHES
 from sweeper.sweep.session.reconcile import StartModel
 from sweeper.sweep.session.xla_threads import kept_threads, threads_message
 from sweeper.templates.mapping import load_study
+from sweeper.trial import TrialSpec
 
 if TYPE_CHECKING:
     from sweeper.notebook.results import StudyResults
@@ -196,12 +197,9 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         from sweeper.executors.data_memory import check_fits
         from sweeper.preflight.decay import partly_idle
         from sweeper.programs.baseline import measure_baseline
-        from sweeper.programs.build import Programs
-        from sweeper.programs.data_spec import data_spec
         from sweeper.study.ask_tell import Past, Study
         from sweeper.sweep.baseline import stored_baseline
-        from sweeper.sweep.feasibility import Feasibility
-        from sweeper.sweep.planning import make_forecast, plan_digests, structures
+        from sweeper.sweep.planning import make_forecast, plan_digests
 
         data = prepared()
     with _devices(config):
@@ -211,19 +209,14 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
         forecast = make_forecast(config, data, None)
         devices = len(devices_of(config))
         policy = policy_of(config, rungs_of(config), forecast, config.study.n_trials, devices)
-        structure_of = structures(config, Programs(data_spec(config, data)), forecast.lane_loop)
-        feasibility = Feasibility(config, structure_of)
         ask = partial(Study(config, Past(learned=learned.trials)).ask, told_through_round=0)
-        specs, n_trials = ask(parallel.trials), n_proposals(config)
-        specs = feasibility.with_replacements(specs, (), n_trials - len(specs), ask)
-        feasible = feasibility.feasible(specs)
-        live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in feasible]
+        first, infeasible = _first_round(config, data, policy, ask, parallel.trials)
         baseline = stored_baseline(RunDir(config.run_dir), data) or measure_baseline(config, data)
         return Preview(
             config=config,
             data=data,
             forecast=forecast,
-            plan=plan_round(live, (), structure_of, policy),
+            plan=first,
             device=jax.devices()[0].device_kind,
             devices=devices,
             threads=n_threads(config),
@@ -235,8 +228,31 @@ def plan(config: StudyConfig, learn_from: Sequence[str | Path] = ()) -> Preview:
             idle_rules=partly_idle(config, never_run(config, data)),
             of_models=of_models,
             learned=learned,
-            infeasible=tuple(spec.number for spec in specs if not feasibility.may_win(spec)),
+            infeasible=infeasible,
         )
+
+
+def _first_round(
+    config: StudyConfig,
+    data: Dataset,
+    policy: Policy,
+    ask: Callable[[int], list[TrialSpec]],
+    n_parallel: int,
+) -> tuple[Plan, tuple[int, ...]]:
+    """The plan of a first round, and the numbers of its trials that a constraint rules out."""
+    from sweeper.programs.build import Programs
+    from sweeper.programs.data_spec import data_spec
+    from sweeper.sweep.feasibility import Feasibility
+    from sweeper.sweep.planning import structures
+
+    structure_of = structures(config, Programs(data_spec(config, data)), policy.lane_loop)
+    feasibility = Feasibility(config, structure_of)
+    specs = ask(n_parallel)
+    specs = feasibility.with_replacements(specs, (), n_proposals(config) - len(specs), ask)
+    feasible = feasibility.feasible(specs)
+    live = [LiveTrial(spec, config.epochs_of(spec.params)) for spec in feasible]
+    infeasible = tuple(spec.number for spec in specs if not feasibility.may_win(spec))
+    return plan_round(live, (), structure_of, policy), infeasible
 
 
 def _decide_parallel(config: StudyConfig, backend: str) -> tuple[StudyConfig, Parallel]:
