@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sweeper.config.alternating import AlternatingTable
+from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.study_config import StudyConfig
-from sweeper.config.train import SupervisedTable, column_of
+from sweeper.config.train import SupervisedTable, UserProgramTable, column_of
 
 
 def not_averaged(config: StudyConfig) -> str:
@@ -34,8 +34,12 @@ def not_comparable(config: StudyConfig) -> str:
     Simple models predict the target, and trials must predict the same, on rows unseen by both.
     """
     train = config.train
-    if not isinstance(train, SupervisedTable | AlternatingTable):
+    if isinstance(train, CoupledTable) and train.target is None:
         return f'train.program = "{train.program}" has no target that they could predict'
+    if isinstance(train, CoupledTable):
+        return f"the objective {train.objective} is user-defined, so outputs may mean anything"
+    if isinstance(train, UserProgramTable):
+        return f"the program {train.program} is user-defined, so outputs may mean anything"
     if is_function(train.loss):
         return f"the loss {train.loss} is user-defined, so outputs may mean anything"
     if config.data.split.train_on != "train":

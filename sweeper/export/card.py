@@ -8,9 +8,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.main_source import MAIN
+from sweeper.config.model import PartsTable, PythonTable
 from sweeper.config.trust import is_known
 from sweeper.errors import listed, printable
 from sweeper.results import formatting
@@ -54,7 +55,7 @@ def model_card(
         _table(("", ""), _data(config, data)),
         USE,
         _use(config, record, needed, output, start),
-        _own_code(modules),
+        _own_code(modules, config.settings_of(record["params"])),
         "## Provenance",
         _table(("package", "version"), sorted(record["versions"].items())),
     ]
@@ -68,13 +69,15 @@ def with_use(card: str, use: str) -> str:
     return f"{before}{USE}\n\n{use}\n{heading}{rest}"
 
 
-def _own_code(modules: Sequence[str]) -> str:
+def _own_code(modules: Sequence[str], settings: Settings) -> str:
     if not modules:
         return ""
-    named = ", ".join(f"`{name}`" for name in modules)
+    named, model = ", ".join(f"`{name}`" for name in modules), settings.model
+    parts = [*model.parts.values()] if isinstance(model, PartsTable) else [model]
+    builds = any(isinstance(part, PythonTable) for part in parts)
     code = (
         f"The study's own code is copied here: {named}. Other modules that it imports must be "
-        "installed; `load.py` runs it."
+        f"installed; {'`load.py` runs it' if builds else 'only training runs it'}."
     )
     return f"{code} Files that it reads, such as weights, are not copied: keep them where it looks."
 

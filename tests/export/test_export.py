@@ -238,6 +238,7 @@ def test_the_exported_module_predicts_the_same_with_equinox_alone(
     assert (study / "best" / "nets.py").read_text(encoding="utf-8") == NETS
     card = (study / "best" / "README.md").read_text(encoding="utf-8")
     assert "copied here: `nets.py`." in card
+    assert "`load.py` runs it." in card
     assert f"However, {TRUST_NEEDED}." in card
 
 

@@ -16,6 +16,7 @@ from scipy.stats import wasserstein_distance
 from sklearn.datasets import load_diabetes
 
 import sweeper
+from sweeper.config import parse
 from sweeper.data.prepare import prepare
 from sweeper.errors import StudyError
 from sweeper.export import export
@@ -141,6 +142,21 @@ def test_predictions_reach_the_recorded_metrics(study: Path, saved: SavedModel) 
     assert np.mean(squares) == pytest.approx(row["test_loss_data"], rel=1e-5)
     with pytest.raises(ValueError, match="none of the models generates rows"):
         saved.generate(3)
+
+
+def test_coupled_models_without_a_generator_are_called(tmp_path: Path) -> None:
+    """They neither predict nor generate."""
+    train = "{program='coupled',objective='own:losses',task='numbers',epochs=1,batch_size=8}"
+    parts = "{a={depth=0,width=1,out_size=2},b={input='a',depth=0,width=1,out_size=1}}"
+    study = "train={}", f"train={train}", "model={}", f"model={parts}", "study.metric=val_loss_b"
+    own = bent(COUPLED, *study, "optimizer={}", "optimizer={name='sgd',lr=1}", "data.mode=''")
+    config = parse(own.replace('mode = ""\n', ""), tmp_path / "study.toml", ["search={}"])
+    nothing: Any = None
+    saved = SavedModel(nothing, config.settings_of({}), {}, "")
+    with pytest.raises(ValueError, match=r"none of the models generates rows; use model$"):
+        saved.generate(3)
+    with pytest.raises(ValueError, match="make no joint predictions; `model` returns"):
+        saved.predict(np.zeros((2, 2)))
 
 
 @pytest.mark.parametrize("study", ["coupled"], indirect=True)

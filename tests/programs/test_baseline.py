@@ -13,6 +13,7 @@ from sklearn import metrics
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.comparable import not_comparable
 from sweeper.data.dataset import Dataset
 from sweeper.programs import baseline
 from sweeper.programs.baseline import measure_baseline
@@ -219,6 +220,19 @@ def test_a_program_without_targets_has_no_simple_models(tmp_path: Path) -> None:
     config = parse(COUPLED, tmp_path / "study.toml")
     found = measure_baseline(config, prepared(config))
     assert found.skipped == 'train.program = "coupled" has no target that they could predict'
+
+
+@pytest.mark.parametrize(
+    ("text", "train", "name"),
+    [
+        (DIGITS, "program='own:Program'", "program own:Program"),
+        (COUPLED, "program='coupled',objective='own:losses'", "objective own:losses"),
+    ],
+)
+def test_predictions_of_your_own_programs_mean_anything(text: str, train: str, name: str) -> None:
+    own = f"train={{{train},task='numbers',epochs=1,batch_size=8}}"
+    config = parse(bent(text, "train={}", own, "search={}"), Path("study.toml"))
+    assert not_comparable(config) == f"the {name} is user-defined, so outputs may mean anything"
 
 
 def test_an_error_is_the_reason_why_there_are_none(tmp_path: Path) -> None:
