@@ -27,6 +27,7 @@ from sweeper.rundir import RunDir
 _CHUNK_ROWS = 100_000
 _FORMS = "pass a DataFrame of pandas or Polars, or (X, y) as arrays"
 _RENAME = "df.columns = df.columns.astype(str)"
+_JOIN = 'df.columns = ["_".join(map(str, name)) for name in df.columns]'
 # what Arrow raises for values that have no type in Parquet
 _UNFIT = pa.ArrowException, TypeError, ValueError, OverflowError
 
@@ -186,6 +187,10 @@ def _check_table(table: pd.DataFrame | pa.Table, name: str) -> pd.DataFrame | pa
 
 
 def _name_problems(table: pd.DataFrame | pa.Table, name: str) -> Iterator[Problem]:
+    if isinstance(table, pd.DataFrame) and table.columns.nlevels > 1:
+        found = f"the column names of {name} have {table.columns.nlevels} levels"
+        yield Problem("", "data", found, f"join them, as in {_JOIN}")
+        return
     columns = _names(table)
     for column in (column for column in columns if not isinstance(column, str)):
         found = f"column {column!r} of {name} has a name of type {type(column).__name__}"

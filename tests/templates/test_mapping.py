@@ -353,6 +353,21 @@ def test_other_data_than_tables_are_refused(data: Any, target: str | None, found
     assert problems({}, data=data, target=target) == [found]
 
 
+@pytest.mark.parametrize("settings", [{}, {"search": SEARCH}])
+def test_columns_with_several_levels_are_joined_by_the_code_of_the_refusal(
+    settings: dict[str, Any],
+) -> None:
+    df = HOUSES.set_axis(pd.MultiIndex.from_product([["of"], HOUSES.columns]), axis=1)
+    with pytest.raises(DataError) as caught:
+        sweeper.load_study(settings, data=df, target="of_price")
+    found, _, code = str(caught.value).partition("; join them, as in ")
+    assert found == "data: the column names of the DataFrame have 2 levels"
+
+    exec(code, {"df": df})
+
+    assert sweeper.load_study({}, data=df, target="of_price").rows is not None
+
+
 def test_columns_without_a_type_are_refused_by_name() -> None:
     mixed = HOUSES.assign(odd=[1, "a"] * 150)
     (found,) = problems({}, data=mixed, target="price")
