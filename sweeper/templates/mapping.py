@@ -155,7 +155,9 @@ def _parse_or_report(
             for problem in error.problems
             if problem.key not in known and not is_consequence(problem)
         ]
-        raise StudyError((*no_rows, *problems, *others, *of_data)) from None
+        if of_settings := (*no_rows, *problems, *others):
+            raise StudyError((*of_settings, *of_data)) from None
+        raise DataError(of_data) from None
     if problems:
         raise StudyError((*problems, *of_data))
     if of_data:
