@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from sweeper.data.csv_file import USUAL, Dialect, format_settings
@@ -32,51 +30,13 @@ from sweeper.export.members import first_model
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning, load
 from sweeper.programs.saved_file import as_written, read_saved
 from sweeper.results.formatting import number
-from sweeper.results.text_files import csv_text
+from sweeper.results.predictions import Predictions
 
 # columns with numbers beyond the training range to name
 _COLUMNS_SHOWN = 5
 _LEAST_RANGE = 1e-9
 # smaller shares of a range count as 0: they come from rounding to single precision
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """Predictions for the rows of a table, and columns of the table to put before them.
-
-    `predicted` has the column of each target and, for classes, the probability of each.
-    """
-
-    table: Path
-    kept: pd.DataFrame
-    predicted: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.predicted)
-
-    def as_csv(self, *, quote_formulas: bool = False) -> str:
-        """The text of a CSV file; with `quote_formulas`, a spreadsheet runs no text of the table.
-
-        Raises:
-            DataError: they are too many for the memory.
-        """
-        with _memory_for(self.table):
-            kept = self.kept.astype(object)
-            frame = pd.concat([kept.where(self.kept.notna(), ""), self.predicted], axis=1)
-            cells = zip(*(frame[name].tolist() for name in frame), strict=True)
-            return csv_text([*map(str, frame)], cells, quote_formulas=quote_formulas, kept="\n\t")
-
-    def as_parquet(self) -> bytes:
-        """The bytes of a Parquet file, whose kept columns have the types of the table.
-
-        Raises:
-            DataError: they are too many for the memory.
-        """
-        with _memory_for(self.table):
-            buffer = io.BytesIO()
-            pd.concat([self.kept, self.predicted], axis=1).to_parquet(buffer, index=False)
-            return buffer.getvalue()
 
 
 def predict_table(
@@ -117,7 +77,7 @@ def _predict_table(
     if not targets:
         hint = "if it has a generator, make rows in Python: sweeper.load(...).generate(1000)"
         raise StudyError(Problem(str(model), "", "the models predict nothing", hint))
-    with _memory_for(rows):
+    with enough_memory_for(rows):
         found = read_rows(rows, transform, aside, keep, dialect)
     if found.table.csv and (other := found.table.csv.dialect.instead_of(dialect)):
         warn(f"{rows.name}: read with {format_settings(other)}, unlike the rows of the study")
@@ -127,14 +87,14 @@ def _predict_table(
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always", UnknownCategoryWarning)
         outputs = _outputs(model, saved, rows, found)
-        with as_written(str(model)), _memory_for(rows):
+        with as_written(str(model)), enough_memory_for(rows):
             columns = dict(_columns(saved, outputs, targets))
             notes = [*_notes_on_numbers(found, transform, data)]
     doubtful = [(str(doubt.message), getattr(doubt.message, "rows", ())) for doubt in doubts]
     for note, places in (*doubtful, *notes):
         warn(f"{rows.name}: {note}{_at(found, places)}")
     named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
-    return Predictions(rows, found.kept, pd.DataFrame(named, index=found.kept.index))
+    return Predictions(found.kept, named)
 
 
 def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:
@@ -144,7 +104,7 @@ def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDAr
         DataError: they do not fit the model, or are too many for the memory.
     """
     unfit: UnfitRowsError | None = None
-    with as_written(str(model)), _memory_for(rows):
+    with as_written(str(model)), enough_memory_for(rows):
         try:
             return saved.outputs(found.frame)
         except UnfitRowsError as error:
@@ -155,7 +115,7 @@ def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDAr
 
 
 @contextmanager
-def _memory_for(rows: Path) -> Iterator[None]:
+def enough_memory_for(rows: Path) -> Iterator[None]:
     """Report it if the block takes more memory for the table `rows` than there is.
 
     Raises:

@@ -129,7 +129,7 @@ def predict(
     units of the data. Kept columns come first. If a kept column has the name NAME of a prediction,
     the prediction is called `predicted NAME`.
     """
-    from sweeper.export.predict import predict_table
+    from sweeper.export.predict import enough_memory_for, predict_table
     from sweeper.results.text_files import check_new_table, write_new
 
     is_parquet = output is not None and output.suffix.lower() == ".parquet"
@@ -146,14 +146,17 @@ def predict(
     finally:
         for warning in warnings:
             console.print(printable(warning), soft_wrap=True)
+    with enough_memory_for(rows):
+        content = (
+            predictions.as_parquet()
+            if is_parquet
+            else predictions.as_csv(quote_formulas=quote_formulas)
+        )
     if output is None:
-        print(predictions.as_csv(quote_formulas=quote_formulas), end="", file=answers())
-        return
-    if is_parquet:
-        write_new(output, predictions.as_parquet())
+        print(content, end="", file=answers())
     else:
-        write_new(output, predictions.as_csv(quote_formulas=quote_formulas))
-    print_written(output, counted(len(predictions), "row"))
+        write_new(output, content)
+        print_written(output, counted(len(predictions), "row"))
 
 
 def check_program(
