@@ -17,7 +17,7 @@ from sweeper.export import export
 from sweeper.export.ensemble import measure_ensemble
 from sweeper.export.ensemble_directory import export_ensemble
 from sweeper.export.formats import Format, export_as
-from sweeper.export.predict import predicted
+from sweeper.export.predict import predict_table
 from sweeper.export.saved_model import UnknownCategoryWarning
 from sweeper.results.ensemble import write_ensemble
 from sweeper.rundir import RunDir
@@ -130,7 +130,7 @@ def export_own(run_dir: Path, number: int | Literal["ensemble"], output: Path) -
 
 def of_sweeper(model: Path, rows: Path) -> pd.DataFrame:
     """What `sweeper predict` writes."""
-    text, _ = predicted(model, rows, lambda _: None)
+    text, _ = predict_table(model, rows, lambda _: None)
     (model / "predictions.csv").write_text(text, encoding="utf-8")
     return pd.read_csv(model / "predictions.csv", keep_default_na=False)
 
