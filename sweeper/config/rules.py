@@ -358,20 +358,24 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
             source = "the data" if part.input is None else f"the output of '{part.input}'"
             found = f"{part.in_size}, but the input of '{name}' is {source}"
             yield Flaw(f"model.{name}.in_size", found, "remove it")
+    superfluous: dict[str, Flaw] = {}
     for name, loss in train.by_loss.items():
         own = _size(loss.of, model, train, of_data)
         other = of_data if loss.against == DATA else _size(loss.against, model, train, of_data)
         if None in (own, other) or own == other:
             continue
-        if loss.against == DATA:
-            found = f"{own}, but the loss {name} compares '{loss.of}' with the data"
-            yield Flaw(
-                f"model.{loss.of}.out_size", found, "remove it: the data determines the size"
-            )
+        sized, rest = (loss.of, loss.against) if other == of_data else (loss.against, loss.of)
+        size = model.parts[sized].out_size if of_data in (own, other) else None
+        if size is not None:
+            whose = "the data" if rest == DATA else f"'{rest}', whose size the data determines"
+            found = f"{size}, but the loss {name} compares '{sized}' with {whose}"
+            hint = "remove it: the data determines the size"
+            superfluous.setdefault(sized, Flaw(f"model.{sized}.out_size", found, hint))
         else:
             own, other = ("as many as the data" if n == of_data else n for n in (own, other))
             found = f"outputs of '{loss.of}': {own}, of '{loss.against}': {other}"
             yield Flaw(f"train.losses.{name}", found, "write the same out_size for both")
+    yield from superfluous.values()
 
 
 Search = Mapping[str, SearchEntry]

@@ -14,6 +14,8 @@ LOSSES = PARTS[PARTS.index("[train.losses.data]") : PARTS.index("[train.phases.f
 PHASES = PARTS[PARTS.index("[train.phases.fit]") : PARTS.index("[search]")]
 OPTIMIZER = '[optimizer]\nname = "adam"\n'
 EACH = "".join(f'[optimizer.{part}]\nname = "adam"\n' for part in "abc")
+C, THREE = "[model.c]", "[model.c]\nout_size = 3"
+SIZES = PARTS[PARTS.index(C) : PARTS.index("[train.phases.fit]")]
 
 # the replaced text, its replacement; then line, key, found and fix of the only problem
 BROKEN = {
@@ -73,12 +75,30 @@ BROKEN = {
         ("[model.b]", "[model.b]\nin_size = 4"),
         (18, "model.b.in_size", "4, but the input of 'b' is the output of 'a'", "remove it"),
     ),
+    "a size that the data tell a part of": (
+        (C, THREE),
+        (
+            22,
+            "model.c.out_size",
+            "3, but the loss follow compares 'c' with 'b', whose size the data determines",
+            "remove it: the data determines the size",
+        ),
+    ),
+    "a size that the data tell twice": (
+        (SIZES, f'{SIZES.replace(C, THREE)}[train.losses.hard]\nof = "c"\nkind = "mse"\n'),
+        (
+            22,
+            "model.c.out_size",
+            "3, but the loss follow compares 'c' with 'b', whose size the data determines",
+            "remove it: the data determines the size",
+        ),
+    ),
     "sizes that cannot be compared": (
-        ("[model.c]", "[model.c]\nout_size = 3"),
+        (SIZES, SIZES.replace(C, THREE).replace('against = "b"', 'against = "a"')),
         (
             40,
             "train.losses.follow",
-            "outputs of 'c': 3, of 'b': as many as the data",
+            "outputs of 'c': 3, of 'a': 4",
             "write the same out_size for both",
         ),
     ),
