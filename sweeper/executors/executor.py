@@ -116,9 +116,9 @@ def merge_outcomes(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
         compile_s=sum(outcome.compile_s for outcome in outcomes),
         cache_hit=bool(compiled) and all(outcome.cache_hit for outcome in compiled),
         train_s=sum(outcome.train_s for outcome in outcomes),
-        peak_memory_bytes=_highest(outcome.peak_memory_bytes for outcome in outcomes),
-        memory_predicted_bytes=_highest(outcome.memory_predicted_bytes for outcome in outcomes),
-        memory_limit_bytes=_highest(outcome.memory_limit_bytes for outcome in outcomes),
+        peak_memory_bytes=highest(outcome.peak_memory_bytes for outcome in outcomes),
+        memory_predicted_bytes=highest(outcome.memory_predicted_bytes for outcome in outcomes),
+        memory_limit_bytes=highest(outcome.memory_limit_bytes for outcome in outcomes),
         finished_at=max(outcome.finished_at for outcome in outcomes),
         ceiling=lowest([outcome.ceiling for outcome in outcomes]),
         own_programs=sum(outcome.own_programs for outcome in outcomes),
@@ -127,7 +127,8 @@ def merge_outcomes(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _highest(known: Iterable[int | None]) -> int | None:
+def highest(known: Iterable[int | None]) -> int | None:
+    """The largest of the numbers that are known."""
     return max((number for number in known if number is not None), default=None)
 
 

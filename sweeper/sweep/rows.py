@@ -12,7 +12,7 @@ import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.study import N_PARAMETERS
-from sweeper.executors.executor import Outcome, Work
+from sweeper.executors.executor import Outcome, Work, highest
 from sweeper.ledger import BucketRecord
 from sweeper.results.columns import spread_of
 from sweeper.results.ranking import best_of, value_columns
@@ -159,7 +159,7 @@ def trial_row(
         "train_s": sum(own.lane_s for own in trial.lanes),
         "compile_share_s": sum(own.compile_share_s for own in trial.lanes),
         "lane_s": sum(row["train_s"] for row in trial.rows),
-        "peak_memory_bytes": last["memory_peak_bytes"],
+        "peak_memory_bytes": highest(row["memory_peak_bytes"] for row in trial.rows),
         **fields_of(lane.place),
     }
 
