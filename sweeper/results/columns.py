@@ -152,7 +152,7 @@ CIRCUMSTANCES = (
     Column("memory_fraction", DOUBLE, "share of the device's memory set for the worker"),
     Column("bytes_limit", INT64, "memory limit of the device"),
     Column("started_at", TIME, "start of its training"),
-    Column("finished_at", TIME, "end of its training"),
+    Column("finished_at", TIME, "when it ended: its round was trained, and its end decided"),
     Column(
         "train_s",
         DOUBLE,
@@ -228,7 +228,13 @@ BUCKETS = (
         "lanes of its program; halved repeatedly from the plan if memory is short",
     ),
     Column("lanes_live", INT32, "lanes that held a trial"),
-    Column("trials", STRING, "trial numbers by lane, a list as JSON", R),
+    Column(
+        "trials",
+        STRING,
+        "the trials in its lanes, in their order, a list as JSON; each has a lane for each "
+        "replicate and fold",
+        R,
+    ),
     Column("place", STRING, "the thread or worker that ran it"),
     Column("device", STRING, "the device that ran it; for a switch class, all, such as cpu:0,1"),
     Column("started_at", TIME, "when it was started"),
