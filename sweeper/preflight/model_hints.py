@@ -57,6 +57,11 @@ def state_hint(model: Any, error: BaseException) -> str | None:
         )
     if isinstance(error, ValueError) and "weak_" in str(error):
         return "set arrays in place of Python numbers: jnp.full_like(state.get(index), number)"
+    if isinstance(error, ValueError) and "different structures/shapes/dtypes" in str(error):
+        return (
+            "a state keeps its shapes and dtypes: make layers without dtype, so that they have the "
+            "precision of the study"
+        )
     if isinstance(error, ValueError) and "out_axes" in str(error):
         return (
             "the next state must not differ between the examples of a batch: combine them with "

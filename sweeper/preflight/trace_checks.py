@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # primitives that draw; their first operand is a key
 _DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")
 _PLACES_SHOWN = 4
+# in what a layer raises that needs a key
+_OF_KEY = re.compile(r"\b(key|rng)s?\b", re.IGNORECASE)
 
 
 def shared_arrays(name: str, built: Trace) -> Iterator[tuple[str, str]]:
@@ -108,7 +111,7 @@ def unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
     except RAISED as error:
         of_state = state_hint(model, error)
         found, hint = raised("the model", error, of_state or "fix it", " in training")
-        if not is_keyed and of_state is None:
+        if not is_keyed and of_state is None and _OF_KEY.search(str(error)):
             found += ", because its __call__ takes no key"
             hint = f"write {call_of(model)}, and pass the key to what draws"
             hint = rename_hint(model) or hint

@@ -115,6 +115,12 @@ keyed, holding, weak = map(made, (Keyed, Holding, Weak))
 other_axis = made(lambda *given: Net(*given, axis="rows"))
 
 
+def of_dtype(in_size, out_size, key):
+    norm = eqx.nn.BatchNorm(in_size, "batch", mode="batch", dtype=jnp.float16)
+    linear = eqx.nn.Linear(in_size, out_size, key=key)
+    return eqx.nn.make_with_state(eqx.nn.Sequential)([norm, linear])
+
+
 def stateless(in_size, out_size, key):
     return Net(in_size, out_size, key)
 
@@ -164,6 +170,7 @@ REFUSED = {
     "other_axis": ("unbound axis name: rows", "the axis of the batch is 'batch'"),
     "mixed": ("unbound axis name: batch", "examples are predicted one by one"),
     "each": ("mapped output", "must not differ between the examples of a batch"),
+    "of_dtype": ("have different structures/shapes/dtypes", "make layers without dtype, so that"),
     "weak": ("the new value is weak_f64[]", "set arrays in place of Python numbers"),
     "keyed": ("the model holds a random key, which cannot be saved", ""),
 }
