@@ -69,7 +69,7 @@ OWN = bent(
     STUDY,
     "optimizer={}",
     "optimizer.a={name='adamw',weight_decay=0.2,clip_norm=0.3}",
-    "optimizer.b={name='sgd',momentum=0.9}",
+    "optimizer.b={name='sgd',momentum=0.9,schedule={name='cosine',end=0.2}}",
     "optimizer.c.name=rmsprop",
 )
 
@@ -149,21 +149,25 @@ def first_nets(study: Bench, of: TrialSpec, replicate: int) -> dict[str, Net]:
     }
 
 
-Optimizers = Mapping[str, Callable[[Any], optax.GradientTransformation]]
-"""The optimizer of each part, at a rate."""
+Optimizers = Mapping[str, Callable[[Any, Any], optax.GradientTransformation]]
+"""The optimizer of each part, at a rate and after a share of the steps."""
 
 
-def adamw(lr: Any) -> optax.GradientTransformation:
+def adamw(lr: Any, share: Any) -> optax.GradientTransformation:
     return optax.adamw(lr, weight_decay=0.1, mask=matrices)
+
+
+def cosine(lr: Any, share: Any) -> Any:
+    return lr * (0.2 + 0.8 * 0.5 * (1 + jnp.cos(jnp.pi * share)))
 
 
 SHARED: Optimizers = dict.fromkeys("abc", adamw)
 OPTIMIZERS: Optimizers = {
-    "a": lambda lr: optax.chain(
+    "a": lambda lr, share: optax.chain(
         optax.clip_by_global_norm(0.3), optax.adamw(lr, weight_decay=0.2, mask=matrices)
     ),
-    "b": lambda lr: optax.sgd(lr, momentum=0.9),
-    "c": lambda lr: optax.rmsprop(lr, decay=0.9, eps=1e-8, eps_in_sqrt=False),
+    "b": lambda lr, share: optax.sgd(cosine(lr, share), momentum=0.9),
+    "c": lambda lr, share: optax.rmsprop(lr, decay=0.9, eps=1e-8, eps_in_sqrt=False),
 }
 
 
@@ -181,7 +185,7 @@ def losses(nets: Any, x: Any, y: Any, key: Any = None) -> Any:
 @eqx.filter_jit
 def step(phase: str, own: Optimizers, clip_norm: Any, nets: Any, states: Any, *now: Any) -> Any:
     """One update of the parts that `phase` trains, and both losses before it."""
-    lr, x, y, key, count = now
+    lr, x, y, key, count, share = now
 
     def loss(trained: Any) -> Any:
         both = losses({**nets, **trained}, x, y, jax.random.fold_in(key, count))
@@ -194,7 +198,7 @@ def step(phase: str, own: Optimizers, clip_norm: Any, nets: Any, states: Any, *n
     nets, states = {**nets}, {**states}
     for part in TRAINS[phase]:
         net = eqx.filter(nets[part], eqx.is_inexact_array)
-        moves, states[part] = own[part](lr).update(gradients[part], states[part], net)
+        moves, states[part] = own[part](lr, share).update(gradients[part], states[part], net)
         nets[part] = eqx.apply_updates(nets[part], moves)
     return nets, states, both
 
@@ -229,7 +233,7 @@ def plain(
     rates = {phase: jnp.asarray(of.params[f"lr_{phase}"]) for phase in TRAINS}
     nets = first_nets(study, of, replicate)
     states = {
-        part: own[part](0.0).init(eqx.filter(net, eqx.is_inexact_array))
+        part: own[part](0.0, 0.0).init(eqx.filter(net, eqx.is_inexact_array))
         for part, net in nets.items()
     }
     drawn = words(SEED, "dropout", of.number, replicate)
@@ -238,7 +242,8 @@ def plain(
     for epoch, batches in enumerate(rows.order):
         phase, seen = phase_of(epoch), []
         for batch in batches:
-            now = rates[phase], rows.x[batch], rows.y[batch], key, jnp.asarray(count)
+            share = jnp.asarray(count / (rows.order.shape[0] * rows.order.shape[1]))
+            now = rates[phase], rows.x[batch], rows.y[batch], key, jnp.asarray(count), share
             nets, states, both = step(phase, own, jnp.asarray(clip_norm), nets, states, *now)
             averaged = nets if ema is None else mixed(ema, averaged, nets)
             seen.append(both)
@@ -312,6 +317,7 @@ def test_a_lane_equals_the_trial_in_plain_equinox(
 
 
 def test_each_part_can_have_its_own_optimizer(tmp_path: Path) -> None:
+    """A schedule counts all steps, including those in which its part is frozen."""
     study = Bench(parse(OWN, Path("study.toml")), tmp_path)
     expected = plain(study, trial(2), own=OPTIMIZERS, clip_norm=np.inf)
 
