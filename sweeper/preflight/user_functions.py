@@ -17,6 +17,7 @@ import optax
 from jax.extend.core import jaxpr_as_fun
 
 from sweeper.config import StudyConfig
+from sweeper.config.alternating import UNUSED_LR, AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable
@@ -171,7 +172,9 @@ def _unfit_optimizer(config: StudyConfig, key: str, table: UserOptimizerTable) -
         yield config.problem(f"{key}.name", *wrong)
         return
     unfit = [*_unfit_mask(config, key, table, function)]
-    unfit += check_keywords(config, key, table.name, function, arguments, [_MASK])
+    unfit += (rates := [*_unfit_rates(config, key, table, function)])
+    apart = [_MASK, "lr"] if rates and table.lr == UNUSED_LR else [_MASK]
+    unfit += check_keywords(config, key, table.name, function, arguments, apart)
     yield from unfit
     dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
     parameters = {PARAMETER: jax.ShapeDtypeStruct((3, 2), dtype)}
@@ -203,6 +206,23 @@ def _unfit_mask(
     elif table.decay is not None and _MASK not in named and not is_open:
         found = f"'{table.name}' has no argument 'mask', which would say what decays"
         yield config.problem(f"{key}.decay", found, "add the argument, or remove the table")
+
+
+def _unfit_rates(
+    config: StudyConfig, key: str, table: UserOptimizerTable, function: Callable[..., Any]
+) -> Iterator[Problem]:
+    """Rates of phases that the function does not accept."""
+    named, is_open = keywords_of(function)
+    if "lr" in named or is_open or not isinstance(config.train, AlternatingTable):
+        return
+    part = key.partition(".")[2]
+    for name, phase in config.train.by_phase.items():
+        rate = f"train.phases.{name}.lr"
+        entry = config.entry(rate)
+        if (phase.lr is not None or entry is not None) and (not part or part in phase.trains):
+            place = rate if entry is None else f"search.{rate}"
+            found = f"'{table.name}', the optimizer in this phase, has no argument 'lr'"
+            yield config.problem(place, found, "remove it, or add the argument")
 
 
 def _unfit_steps(

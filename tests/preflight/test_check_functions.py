@@ -164,6 +164,10 @@ def of_params(params, lr):
 
 def swapped(y_true, y_pred):
     return jnp.mean(y_pred[:, 0] * y_true)
+
+
+def fixed():
+    return optax.sgd(0.1)
 """
 BY_OWN = "call it in your own train.program"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
@@ -399,3 +403,24 @@ def test_the_optimizer_of_each_part_is_checked(tmp_path: Path) -> None:
     study = parse(PARTS, tmp_path / "study.toml", [f"optimizer={optimizers}"])
     with pytest.raises(StudyError, match=r"optimizer\.b\.name: .* needs value_fn"):
         check_functions(study, 1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_rate_of_a_phase_whose_optimizer_takes_none_is_refused(
+    shared: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
+    own = "{name='own_functions:fixed'}"
+    optimizer = own if shared else f"{{a={{name='adam'}},b={{name='adam'}},c={own}}}"
+    study = parse(PARTS, tmp_path / "study.toml", [f"optimizer={optimizer}"])
+    with pytest.raises(StudyError) as refusal:
+        check_functions(study, 1)
+    rates = ["train.phases.fit.lr"] * shared + ["train.phases.follow.lr"]
+    assert [(problem.key, problem.found, problem.hint) for problem in refusal.value.problems] == [
+        (
+            rate,
+            "'own_functions:fixed', the optimizer in this phase, has no argument 'lr'",
+            "remove it, or add the argument",
+        )
+        for rate in rates
+    ]
