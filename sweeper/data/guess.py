@@ -297,7 +297,7 @@ def _target(
         raise DataError(Problem(place, "", f"the target '{chosen}' {problem}", hint))
     if wanted is not None:
         return chosen, "as asked"
-    if chosen == columns[-1]:
+    if chosen == str(whole.frame.columns[-1]):
         return chosen, "the last column"
     return chosen, "by its name" if named == [chosen] else "the last column that can be predicted"
 

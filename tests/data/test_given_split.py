@@ -120,7 +120,8 @@ def test_classes_of_test_rows_alone_do_not_count_for_rows_that_are_drawn(make_st
 def test_init_does_not_predict_how_rows_are_split(tmp_path: Path) -> None:
     rows = pd.DataFrame({"x": np.arange(N), "z": np.arange(N) % 7, "part": PARTS})
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    assert guess(tmp_path / "rows.csv").target == "z"
+    found = guess(tmp_path / "rows.csv")
+    assert (found.target, found.because) == ("z", "the last column that can be predicted")
     assert guess(tmp_path / "rows.csv", "part").target == "part"
 
 
