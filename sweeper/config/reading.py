@@ -7,14 +7,14 @@ read. After that it behaves like a table declared in this package.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import signature
-from typing import Any, ClassVar, TypeGuard, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from sweeper.config.refusals import flaw_of, format_value, without_repeats
+from sweeper.config.refusals import MISSING, flaw_of, format_value, without_repeats
 from sweeper.config.table import AnyTable, Flaw, Table, alone, field_of, table_in
 
 # numbers on which tables must agree, like names
@@ -56,13 +56,24 @@ def read_table(
         errors = without_repeats(error.errors(include_url=False))
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
     if not unknown:
-        return None, [flaw_of(error, under, known) for error in errors] + broken
+        found = (flaw_of(error, under, known) for error in errors)
+        return None, [_with_names(table, flaw, under) for flaw in found] + broken
     for error in unknown:
         raw = _without(raw, error["loc"])
     unread = [flaw_of(error, under, known) for error in unknown]
     read, flaws = read_table(table, raw, under, known)
     misspelt = {flaw.key.rpartition(".")[0] for flaw in unread}  # these tables lack a setting
     return read, unread + [flaw for flaw in flaws if flaw.key not in misspelt]
+
+
+def _with_names(table: type[Table], flaw: Flaw, under: str) -> Flaw:
+    """The flaw, with the names that a setting takes if it is missing and takes no others."""
+    field = field_of(table, flaw.key.removeprefix(f"{under}."))
+    kind = None if field is None else field.annotation
+    names = [str(name) for name in get_args(kind)] if get_origin(kind) is Literal else []
+    if flaw.found != MISSING or len(names) < 2:
+        return flaw
+    return replace(flaw, hint=f"write one of {', '.join(names)}")
 
 
 def with_numbers(

@@ -58,6 +58,11 @@ def test_what_does_not_fit_is_refused(
     assert problems[0].hint
 
 
+def test_a_missing_setting_is_refused_with_the_names_that_it_takes(refused: Refused) -> None:
+    (problem,) = refused(LOSS, OWN.replace('task = "classes"\n', ""))
+    assert (problem.key, problem.hint) == ("train.task", "write one of classes, numbers")
+
+
 STOP = "train.early_stop={metric='val_spread',patience=2}"
 
 
