@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from sweeper.config.overrides import LONG_NUMBER, read_overrides, with_quotes
+from sweeper.config.overrides import LONG_NUMBER, as_typed, read_overrides
 from sweeper.config.reading import RawTable, is_table, with_value
 from sweeper.config.refusals import keys_around, with_way
 from sweeper.config.study_config import RowsFile, StudyConfig
@@ -25,6 +25,7 @@ from sweeper.config.toml import (
     beyond_limits,
     escaped_paths,
     given_twice,
+    numbers_in_toml,
     toml_text,
     unrecordable,
     with_slashes,
@@ -176,7 +177,7 @@ def parse(
     if flaws := _with_unrecordable(draft.flaws, unrecordable(raw)):
         by_line = sorted(flaws, key=lambda flaw: source.line(flaw.key) or 0)
         texts = overrides if overridden_by == COMMAND_LINE else ()
-        ways = (with_quotes(with_way(flaw), texts) for flaw in by_line)
+        ways = (as_typed(with_way(flaw), texts) for flaw in by_line)
         raise StudyError(dict.fromkeys(map(source.problem, ways)))
     return StudyConfig.of(tables, source)
 
@@ -214,6 +215,8 @@ def _hint(source: Source, line: int, what: str) -> str:
     if python is not None:
         is_none = python[1] in ("None", "none", "null")
         return "remove it" if is_none else f"write {python[1].lower()}"
+    if written and (number := next(numbers_in_toml(written[0]), "")):
+        return f"write {number}"
     if what in _OF_ESCAPES and (path := _WITH_BACKSLASH.search(written[0])):
         return with_slashes(path[1])
     if fix := next((fix for begins, fix in _FIXES.items() if what.startswith(begins)), ""):

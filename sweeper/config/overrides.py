@@ -20,6 +20,7 @@ from sweeper.config.toml import (
     PATHS,
     TOO_DEEP,
     UNNEST,
+    numbers_in_toml,
     toml_value,
 )
 from sweeper.errors import Problem, StudyError
@@ -186,12 +187,16 @@ def _quoted(key: str, value: str, given_by: str) -> str:
     return f"{begin} {given_by} '{key}={quoted}', with {both}"
 
 
-def with_quotes(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
-    """The flaw, with a hint for a shell if an override was read as a number or a date, not as text.
+def as_typed(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
+    """The flaw, with a hint for a shell if an override was read as a value of another type.
 
-    The shell removes the outer quotes, and 2024 without quotes is a number.
+    The shell removes the outer quotes, and 2024 without quotes is a number, but .5 is text.
     """
     text = dict(map(_halves, overrides)).get(flaw.key, "[")
+    number = next(numbers_in_toml(f"={text}"), "")
+    is_number = flaw.kind is FlawKind.NOT_A_NUMBER
+    if number and (is_number or (flaw.kind is FlawKind.NOT_AN_INTEGER and number.isdigit())):
+        return replace(flaw, hint=f"write {number}")
     if flaw.kind is not FlawKind.NOT_TEXT or text.startswith(("[", "{")):
         return flaw
     both = "with text in double quotes, and the whole in single ones"

@@ -231,6 +231,22 @@ def hint_if_moved(source: Source) -> str:
     )
 
 
+# a value of digits, perhaps with a point and commas
+_NUMBER = re.compile(
+    r"""=\s*([-+]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d*)(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?=[,}]|$)"""
+)
+
+
+def numbers_in_toml(line: str) -> Iterator[str]:
+    """The numbers in a line that TOML writes in another way than the line, such as .5 as 0.5."""
+    for written in _NUMBER.findall(line.partition("#")[0]):
+        number = re.sub(r"^([-+]?)0*(?=\d)", r"\1", written.replace(",", ""))
+        number = re.sub(r"^([-+]?)(?=\.)", r"\g<1>0", number)
+        number = re.sub(r"\.(?!\d)", ".0", number)
+        if number != written:
+            yield number
+
+
 def given_twice(text: str) -> tuple[str, int, int] | None:
     """The first key that the text, which is therefore not TOML, gives twice, and on which lines."""
     reader = _KeyReader()

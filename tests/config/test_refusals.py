@@ -757,10 +757,17 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ("stratify = False  # not", "write false"),
         ("flags = [true, False]", "write false"),
         ("timeout = None", "remove it"),
+        ("dropout = .5", "write 0.5"),
+        ("lr = 1.e-3  # small", "write 1.0e-3"),
+        ("optimizer.lr = { low = -5., high = 1 }", "write -5.0"),
+        ("n_trials = 1,000", "write 1000"),
+        ("model.width = { low = 8, high = 1,024 }", "write 1024"),
+        ("seed = 007", "write 7"),
+        ("share = 5 %  # = .5", "write key = value, with text in quotes"),
         ('name = "x = True" y', "write key = value, with text in quotes"),
     ],
 )
-def test_python_values_get_a_hint_for_toml(line: str, hint: str) -> None:
+def test_values_of_other_languages_get_a_hint_for_toml(line: str, hint: str) -> None:
     with pytest.raises(StudyError) as caught:
         parse(f"version = 1\n{line}\n", Path("study.toml"))
     (problem,) = caught.value.problems
@@ -823,3 +830,21 @@ optimizer.momentum = { type = "float", low = 0.0, high = 0.9, when = { "optimize
 )
 def test_one_mistake_is_one_problem(old: str, new: str, key: str, refused: Refused) -> None:
     assert [problem.key for problem in refused(old, new)] == [key]
+
+
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [
+        ("optimizer.lr=1.e-3", "write 1.0e-3"),
+        ("optimizer.lr=.5", "write 0.5"),
+        ("study.n_trials=1,000", "write 1000"),
+        ("study.n_trials=.5", "write an integer"),
+        ("optimizer.lr=fast", "write a number"),
+    ],
+)
+def test_an_override_that_is_not_a_number_of_toml_gets_one(override: str, hint: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        parse('version = 1\noptimizer.name = "adam"\n', Path("study.toml"), [override])
+    key, _, value = override.partition("=")
+    (problem,) = (one for one in caught.value.problems if one.key == key)
+    assert (problem.found.partition(" ")[0], problem.hint) == (f"'{value}'", hint)
