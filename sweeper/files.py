@@ -1,10 +1,10 @@
-"""Reads and writes files safely: as a whole or not at all, and through no link.
+"""Reads small files, and opens, replaces and removes files of a run directory safely.
 
 A run directory itself may be a link or be reached through one. Links inside it are refused, because
-a link could make sweeper write or remove files elsewhere. Functions take the `root` of the run
-directory and open the directories below it one by one, so that a link is refused even if it
-replaced a directory a moment ago. Files that are expected to be small are not read if they are
-large.
+a link could make sweeper write or remove files elsewhere. Functions with a `root` open the
+directories below it one by one, so that a link is refused even if it replaced a directory a moment
+ago. Files are written as a whole or not at all. Files that are expected to be small are not read if
+they are large.
 """
 
 from __future__ import annotations

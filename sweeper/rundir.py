@@ -1,4 +1,4 @@
-"""The paths of a run directory, and the refusal of one that contains links."""
+"""The paths of a run directory; refuses one with links, or whose name is not UTF-8."""
 
 from __future__ import annotations
 

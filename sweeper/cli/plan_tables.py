@@ -92,7 +92,7 @@ def decay(preview: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _setting(key: str, value: object) -> str:
-    """A setting of a model, such as "depth 4" or "without dropout"."""
+    """A setting of a model, such as "depth 4" or "without layer_norm"."""
     name = key.partition(".")[2]
     if isinstance(value, bool):
         return f"{'with' if value else 'without'} {name}"

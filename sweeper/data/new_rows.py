@@ -21,7 +21,7 @@ from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.npz import UNREADABLE, stored_bytes, table_of
-from sweeper.data.parquet import parquet_table, partitions_of
+from sweeper.data.parquet import parquet_table, partitions_of, with_integers
 from sweeper.data.raw import RawData
 from sweeper.data.transform import Transform
 from sweeper.errors import DataError, Problem, counted, did_you_mean, did_you_mean_file, listed
@@ -222,7 +222,8 @@ def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.Data
     columns = {*transform.columns, *keep}
     wanted = {name: values for name, values in of_directories if name in columns}
     texts = [one.name for one in transform.categories]
-    return parquet_table(paths, partitions=wanted, texts=texts)
+    frame = parquet_table(paths, partitions=wanted, texts=texts)
+    return with_integers(frame, paths[0], frame.columns if ALL in keep else keep)
 
 
 def _arrays(path: Path, columns: Collection[str], keep: Collection[str]) -> pd.DataFrame:

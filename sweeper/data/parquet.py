@@ -144,12 +144,20 @@ def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     found = {one["field_name"] for one in columns if one["pandas_type"] == "categorical"}
     changed: dict[str, pd.Series[Any]] = {}
     for name in (str(name) for name in frame if str(name) in found):
-        column = frame[name]
-        if is_float_dtype(column.dtype) and not pa.types.is_floating(schema.field(name).type):
-            column = column.astype("Int64")  # pandas makes floats of integers next to gaps
+        column = with_integers(frame[[name]], path, [name])[name]
         if not isinstance(column.dtype, pd.CategoricalDtype):
             changed[name] = column.astype("category")
     return frame.assign(**changed) if changed else frame
+
+
+def with_integers(frame: pd.DataFrame, path: Path, names: Collection[str]) -> pd.DataFrame:
+    """The rows with integers in those columns `names` that have integers in the file.
+
+    pandas makes floats of integers next to gaps.
+    """
+    of_integers = {one.name for one in pq.read_schema(path) if pa.types.is_integer(one.type)}
+    floats = [name for name in {*names} & of_integers if is_float_dtype(frame[name].dtype)]
+    return frame.astype(dict.fromkeys(floats, "Int64"))
 
 
 def partitions_of(paths: Sequence[Path], bases: Sequence[Path] = ()) -> Partitions:
@@ -201,7 +209,7 @@ def _read(path: Path) -> pd.DataFrame:
         # use Arrow's table afterwards: with pyarrow < 26 that crashes (pandas-dev/pandas#66509).
         table = pq.read_table(path, use_pandas_metadata=True, pre_buffer=False, **_ALONE)
         frame = table.to_pandas(split_blocks=True, self_destruct=True)
-        return _with_integers(path, with_text_labels(frame))
+        return _with_large_integers(path, with_text_labels(frame))
     except UnicodeEncodeError as error:  # of a path, which Arrow takes as UTF-8
         found = "cannot be read as Parquet, because its path is not UTF-8"
         raise UnfitTableError(f"{path} {found}", "rename the file or its directory") from error
@@ -216,7 +224,7 @@ def _read(path: Path) -> pd.DataFrame:
         raise UnfitTableError(f"{path.name} {found}", hint) from error
 
 
-def _with_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+def _with_large_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """The rows with large integers as in the file; pandas rounds those next to gaps."""
     names = [str(n) for n in frame if frame[n].dtype == np.float64 and _has_large(frame[n])]
     if not names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -93,8 +93,17 @@ def _predict_table(
     doubtful = [(str(doubt.message), getattr(doubt.message, "rows", ())) for doubt in doubts]
     for note, places in (*doubtful, *notes):
         warn(f"{rows.name}: {note}{_at(found, places)}")
-    named = {f"predicted {one}" if one in found.kept else one: columns[one] for one in columns}
+    named: dict[str, list[Any]] = {}
+    for name, column in columns.items():
+        named[_free_name(name, {*found.kept, *named})] = column
     return Predictions(found.kept, named)
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """The name with "predicted" in front, as often as needed to differ from those `taken`."""
+    while name in taken:
+        name = f"predicted {name}"
+    return name
 
 
 def _outputs(model: Path, saved: SavedModel, rows: Path, found: NewRows) -> NDArray[Any]:

@@ -26,7 +26,7 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # primitives that draw; their first operand is a key
 _DRAWS = ("random_bits", "random_gamma", "rng_bit_generator", "threefry2x32")
 _PLACES_SHOWN = 4
-# in what a layer raises that needs a key
+# in the errors of layers that need a key
 _OF_KEY = re.compile(r"\b(key|rng)s?\b", re.IGNORECASE)
 
 

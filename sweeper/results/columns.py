@@ -152,7 +152,7 @@ CIRCUMSTANCES = (
     Column("memory_fraction", DOUBLE, "share of the device's memory set for the worker"),
     Column("bytes_limit", INT64, "memory limit of the device"),
     Column("started_at", TIME, "start of its training"),
-    Column("finished_at", TIME, "when it ended: its round was trained, and its end decided"),
+    Column("finished_at", TIME, "when its end was decided, after its round was trained"),
     Column(
         "train_s",
         DOUBLE,
@@ -160,7 +160,7 @@ CIRCUMSTANCES = (
     ),
     Column("compile_share_s", DOUBLE, "its share of its buckets' compile time"),
     Column("lane_s", DOUBLE, "training time of its buckets, including their other lanes"),
-    Column("peak_memory_bytes", INT64, "peak memory of its buckets"),
+    Column("peak_memory_bytes", INT64, "highest peak memory of its buckets"),
     Column("model_path", STRING, "its weights, relative to the run directory"),
 )
 
@@ -231,8 +231,8 @@ BUCKETS = (
     Column(
         "trials",
         STRING,
-        "the trials in its lanes, in their order, a list as JSON; each has a lane for each "
-        "replicate and fold",
+        "numbers of its trials in the order of their lanes, each once, a list as JSON; each "
+        "replicate and fold of a trial has its own lane",
         R,
     ),
     Column("place", STRING, "the thread or worker that ran it"),

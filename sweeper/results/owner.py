@@ -45,8 +45,8 @@ def owner_in(text: str) -> Owner | None:
 def has_ended(run_dir: RunDir, pid: int, host: str) -> bool:
     """Whether the process that ran a study ended without updating the status.
 
-    False if that is not known. It is known for any host if a signal ended the process, otherwise
-    only for this one.
+    False if that is not known. It is known for any host if the process noted that a signal ended
+    it, otherwise only for this host.
     """
     return _noted_its_end(run_dir, pid, host) or _was_killed(run_dir, pid, host)
 

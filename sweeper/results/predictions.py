@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
+from sweeper.errors import DataError, Problem
 from sweeper.results.text_files import csv_text
 
 
@@ -37,8 +39,17 @@ class Predictions:
         return csv_text([*columns], cells, quote_formulas=quote_formulas, kept="\n\t")
 
     def as_parquet(self) -> bytes:
-        """The bytes of a Parquet file, whose kept columns have the types of the table."""
+        """The bytes of a Parquet file.
+
+        Raises:
+            DataError: Parquet cannot store a kept column as pandas has read it.
+        """
         buffer = io.BytesIO()
         predicted = pd.DataFrame(self.predicted, index=self.kept.index)
-        pd.concat([self.kept, predicted], axis=1).to_parquet(buffer, index=False)
+        try:
+            pd.concat([self.kept, predicted], axis=1).to_parquet(buffer, index=False)
+        except (pa.ArrowException, UnicodeEncodeError) as error:
+            found = f"a column cannot be written as Parquet: {' '.join(map(str, error.args))}"
+            hint = "do not keep it, or write CSV"
+            raise DataError(Problem("", "--keep", found, hint)) from error
         return buffer.getvalue()

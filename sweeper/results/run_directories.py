@@ -1,4 +1,4 @@
-"""Finds run directories, and suggests one in place of a path that is none."""
+"""Finds run directories, and suggests one if a path is not a run directory."""
 
 from __future__ import annotations
 

@@ -80,8 +80,9 @@ def check_new_table(path: Path) -> None:
         raise _existing(path)
     suffix = path.suffix.lower()
     if suffix in _OTHERS:
-        found = f"{suffix} is not a suffix of CSV or Parquet, which are written"
-        name = path.with_name(path.name.removesuffix(path.suffix).removesuffix(".csv"))
+        found, name = f"{suffix} files are not written, only CSV and Parquet", path.with_suffix("")
+        if name.suffix.lower() in (".csv", ".parquet"):
+            name = name.with_suffix("")
         raise StudyError(Problem(str(path), "", found, f"use {name}.csv or {name}.parquet"))
     if not path.parent.is_dir():
         found = f"the directory {path.parent} does not exist"
@@ -128,11 +129,11 @@ def write_over(path: Path, text: str) -> None:
 
 def _write(path: Path, content: str | bytes, mode: Literal["x", "w"], named: Path) -> None:
     """Write a file that messages call `named`."""
-    found = content if isinstance(content, bytes) else content.encode("utf-8")
+    encoded = content if isinstance(content, bytes) else content.encode("utf-8")
     try:
         with path.open(f"{mode}b") as file:
             try:
-                file.write(found)
+                file.write(encoded)
                 file.flush()
             except BaseException:  # after a full disk or a signal, no partial file may remain
                 if path.is_file():

@@ -276,7 +276,7 @@ class Sweep:
     def _verdicts(self, lanes: Sequence[LaneRecord], stopped: Container[int]) -> dict[int, Verdict]:
         """The verdicts of the trials that end in this round, by number.
 
-        If these verdicts end the study, all other trials are cut off, and get one, too.
+        If the study ends with this round, its other trials are cut off, and get one, too.
         """
         running, judge = self.state.running, self._judge
         verdicts = self._infeasible()

@@ -152,7 +152,7 @@ def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
 
 
 def _optimizer_names(settings: Settings) -> str:
-    """The optimizers of a trial in words, with the parts that they train if there are several."""
+    """The optimizers of a trial in words, with the parts that each trains if there are parts."""
     optimizers = optimizers_of(settings)
     names = listed([f"{name} ({part})" if part else name for part, name in optimizers.items()])
     if isinstance(settings.model, PartsTable) and "" in optimizers:

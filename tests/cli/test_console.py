@@ -31,7 +31,10 @@ def test_only_a_terminal_shows_what_is_being_done(
 @pytest.mark.parametrize(
     ("arguments", "doing"),
     [
-        (["init", "--data", "rows.csv"], ("reading rows.csv", "predicting the time that it takes")),
+        (
+            ["init", "--data", "rows.csv"],
+            ("reading rows.csv", "predicting how long the study takes"),
+        ),
         (["predict", "absent", "rows.csv"], ("predicting",)),
     ],
 )

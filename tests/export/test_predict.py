@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -376,12 +377,10 @@ def test_rows_that_take_too_much_memory_are_not_blamed_on_the_model(
 @pytest.mark.parametrize(
     ("output", "found"),
     [
-        (
-            "out.pq",
-            ".pq is not a suffix of CSV or Parquet, which are written; use out.csv or out.p",
-        ),
-        ("out.csv.gz", ".gz is not a suffix of CSV or Parquet, which are written; use out.csv or "),
-        ("out.TSV", ".tsv is not a suffix of CSV or Parquet, which are written; use out.csv or "),
+        ("out.pq", ".pq files are not written, only CSV and Parquet; use out.csv or out.parquet"),
+        ("out.CSV.gz", ".gz files are not written, only CSV and Parquet; use out.csv or out.p"),
+        ("out.parquet.gz", ".gz files are not written, only CSV and Parquet; use out.csv or "),
+        ("out.TSV", ".tsv files are not written, only CSV and Parquet; use out.csv or "),
         ("no/out.csv", "the directory no does not exist; create it, or choose another path with"),
     ],
 )
@@ -398,7 +397,8 @@ def test_predictions_in_parquet_equal_those_in_csv_and_keep_the_types_of_the_tab
 ) -> None:
     days = pd.to_datetime(["2024-01-01", None, "2024-01-03"]).as_unit("us")
     rows = CLEAN.assign(day=days, count=pd.array([1, None, 3], dtype="Int64"), kind=["a", "b", ""])
-    rows.to_parquet(tmp_path / "rows.parquet", index=False)
+    table = pa.Table.from_pandas(rows, preserve_index=False)  # without what pandas adds:
+    pq.write_table(table.replace_schema_metadata(None), tmp_path / "rows.parquet")
     for name in ("new.csv", "new.parquet"):
         done = command("predict", str(best), "rows.parquet", "--keep", "all", "-o", name)
         assert done.stdout == f"written to {name}; 3 rows\n"
@@ -410,11 +410,34 @@ def test_predictions_in_parquet_equal_those_in_csv_and_keep_the_types_of_the_tab
     stored = pq.read_schema(tmp_path / "rows.parquet")
     assert [table.schema.field(name) for name in rows] == [stored.field(name) for name in rows]
     found = table.to_pandas()
-    pd.testing.assert_frame_equal(found[[*rows]], pd.read_parquet(tmp_path / "rows.parquet"))
+    assert found["count"].tolist()[::2] == [1, 3]
+    assert text["count"].tolist() == ["1", "", "3"]
     others = [name for name in found if name not in rows]
     assert others == ["predicted kind", *(f"probability of {one}" for one in ("No", "None", "Yes"))]
     assert found[others[0]].tolist() == text[others[0]].tolist()
     np.testing.assert_array_equal(found[others[1:]], text[others[1:]])
+
+
+def test_no_kept_column_is_replaced_by_a_prediction(best: Path, tmp_path: Path) -> None:
+    path = tmp_path / "again.csv"
+    CLEAN.assign(kind="a").to_csv(path, index=False)
+    for _ in range(2):
+        found = predict_table(best, path, [].append, ["all"])
+        path.write_text(found.as_csv(), encoding="utf-8")
+    columns = [*pd.read_csv(path)]
+    assert columns[4:6] == ["kind", "predicted kind"]
+    assert columns[-4:-2] == ["predicted predicted kind", "predicted probability of No"]
+    assert [*pd.read_parquet(io.BytesIO(found.as_parquet()))] == columns
+
+
+def test_a_column_that_parquet_cannot_store_is_refused(best: Path, tmp_path: Path) -> None:
+    table = pa.Table.from_pandas(CLEAN, preserve_index=False)
+    maps = pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64()))
+    pq.write_table(table.append_column("more", maps), tmp_path / "rows.parquet")
+    found = predict_table(best, tmp_path / "rows.parquet", [].append, ["more"])
+    assert found.as_csv()
+    with pytest.raises(DataError, match=r"^--keep: a column cannot be written as Parquet: .*; do"):
+        found.as_parquet()
 
 
 def test_text_of_a_csv_file_is_kept_as_written_in_parquet(best: Path, tmp_path: Path) -> None:

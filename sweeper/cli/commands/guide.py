@@ -34,6 +34,7 @@ TOPICS = (
 )
 OPENING = "After reading this guide you can "  # the first words below the title of each
 _WIDTH = 100  # longer lines are hard to read
+_LEAST_LETTERS = 3  # of a word to look up in headings
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
@@ -82,10 +83,13 @@ def read_guide(topic: str) -> str:
 
 
 def _sections_about(word: str) -> Iterator[str]:
-    """The guides that have a heading with `word`, which is in lower case, and that heading."""
+    """The guides with a heading in which a word begins with `word`, of three or more letters."""
+    if len(word) < _LEAST_LETTERS:
+        return
+    begins = re.compile(rf"(?<!\w){re.escape(word)}", re.IGNORECASE)
     for topic in TOPICS:
         headings = _HEADING.findall(_FENCE.sub("", read_guide(topic)))
-        if about := [one for one in headings if word and word in one.lower()]:
+        if about := [one for one in headings if begins.search(one)]:
             yield f"`{topic}` ({about[0]})"
 
 
@@ -137,7 +141,10 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _explain(topic: str, setting: str) -> str:
-    """The entry of the guide `settings` for a setting, for its last part, or for a table."""
+    """The entries of the guide `settings` for a setting, a table or a part of a key.
+
+    Without any, the options of that name, of samplers and pruners.
+    """
     if topic != SETTINGS:
         hint = f"write `sweeper guide {SETTINGS} {setting}`"
         raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
@@ -151,8 +158,8 @@ def _explain(topic: str, setting: str) -> str:
         return "\n\n".join(options)
     if not found:
         within = [*_sections_about(setting.strip().lower())]
-        hint = f"read {listed(within, 'or')}" if within else ""
-        hint = hint or did_you_mean(setting, [row[0] for row in rows])
+        about = f"read {listed(within, 'or')}" if within else ""
+        hint = did_you_mean(setting, [row[0] for row in rows]) or about
         hint = hint or f"`sweeper guide {SETTINGS}` lists them all"
         raise StudyError(Problem("", "SETTING", f"no setting is named '{setting}'", hint))
     return "\n\n".join(_described(*row) for row in found)

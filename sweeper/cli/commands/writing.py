@@ -63,7 +63,7 @@ def init(
         console.print(message, soft_wrap=True)
     can_run = True
     if data is not None:
-        with announce("predicting the time that it takes"):
+        with announce("predicting how long the study takes"):
             message, can_run = _time_of(output, effort)
         console.print(message, soft_wrap=True)
     then = "run it with" if can_run else "correct it, then run it with"
