@@ -82,7 +82,7 @@ def _table_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[st
 TOO_DEEP = "too many nested tables or arrays"
 UNNEST = "write arrays and tables with less nesting"
 TOO_LONG = "an integer of more than 64 bits"
-SHORTEN = "write a smaller one, or a float"
+SHORTEN = "write a smaller one"
 MAX_WITHIN = 50  # far more than any setting needs, far below Python's own limit
 _WHOLE = range(-(2**63), 2**63)  # the integers of TOML
 
