@@ -14,6 +14,8 @@ from sweeper.rundir import RunDir
 def no_trials(run_dir: RunDir) -> Problem:
     """The problem that a directory has no table of trials, and what to do about it."""
     found, hint = f"{run_dir.trials.name} does not exist", where_to_look(run_dir.root)
+    if not run_dir.root.exists():
+        found = "no such directory"
     if run_dir.ledger.exists():
         status = find_status(run_dir)
         if status is not None and status.round:

@@ -213,7 +213,7 @@ def test_show_prints_curves_and_best_prints_next_steps(
     assert set(curve.split()[1]) <= set("▁▂▃▄▅▆▇█")
     assert f"python -m sweeper reproduce {run} {best}" in told.stdout
     assert missing.stderr == f"{run}: no trial 99 has ended; use a finished trial: 0 to 5\n"
-    assert command("show", "there").stderr.startswith("there: trials.parquet does not exist")
+    assert command("show", "there").stderr.startswith("there: no such directory; ")
 
 
 @pytest.mark.parametrize("metric", ["val_loss", "val_worst"])
