@@ -25,7 +25,7 @@ from sweeper.config.toml import (
     beyond_limits,
     escaped_paths,
     given_twice,
-    numbers_in_toml,
+    number_in_toml,
     toml_text,
     unrecordable,
     with_slashes,
@@ -176,8 +176,7 @@ def parse(
     tables = draft.read()
     if flaws := _with_unrecordable(draft.flaws, unrecordable(raw)):
         by_line = sorted(flaws, key=lambda flaw: source.line(flaw.key) or 0)
-        texts = overrides if overridden_by == COMMAND_LINE else ()
-        ways = (as_typed(with_way(flaw), texts) for flaw in by_line)
+        ways = (as_typed(with_way(flaw), overrides, overridden_by) for flaw in by_line)
         raise StudyError(dict.fromkeys(map(source.problem, ways)))
     return StudyConfig.of(tables, source)
 
@@ -215,8 +214,8 @@ def _hint(source: Source, line: int, what: str) -> str:
     if python is not None:
         is_none = python[1] in ("None", "none", "null")
         return "remove it" if is_none else f"write {python[1].lower()}"
-    if written and (number := next(numbers_in_toml(written[0]), "")):
-        return f"write {number}"
+    if written and (numbers := number_in_toml(written[0])):
+        return f"write {' or '.join(numbers)}"
     if what in _OF_ESCAPES and (path := _WITH_BACKSLASH.search(written[0])):
         return with_slashes(path[1])
     if fix := next((fix for begins, fix in _FIXES.items() if what.startswith(begins)), ""):

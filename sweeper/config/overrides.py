@@ -20,7 +20,7 @@ from sweeper.config.toml import (
     PATHS,
     TOO_DEEP,
     UNNEST,
-    numbers_in_toml,
+    number_in_toml,
     toml_value,
 )
 from sweeper.errors import Problem, StudyError
@@ -177,6 +177,8 @@ _TEXTS = (
 
 def _quoted(key: str, value: str, given_by: str) -> str:
     """How to write an array or a table on a command line, whose shell removes quotes."""
+    if numbers := number_in_toml(f"={value}"):
+        return f"write {' or '.join(numbers)}"
     quoted = _WORD.sub(lambda found: found[1] or _OF_TOML.get(found[2], f'"{found[2]}"'), value)
     begin = "write"
     if not _is_value(quoted) or "'" in quoted:
@@ -187,17 +189,19 @@ def _quoted(key: str, value: str, given_by: str) -> str:
     return f"{begin} {given_by} '{key}={quoted}', with {both}"
 
 
-def as_typed(flaw: Flaw, overrides: Sequence[str]) -> Flaw:
-    """The flaw, with a hint for a shell if an override was read as a value of another type.
+def as_typed(flaw: Flaw, overrides: Sequence[str], given_by: str = COMMAND_LINE) -> Flaw:
+    """The flaw, with a hint if an override was read as a value of another type.
 
-    The shell removes the outer quotes, and 2024 without quotes is a number, but .5 is text.
+    A shell removes the outer quotes, and 2024 without quotes is a number, but .5 is text.
     """
     text = dict(map(_halves, overrides)).get(flaw.key, "[")
-    number = next(numbers_in_toml(f"={text}"), "")
-    is_number = flaw.kind is FlawKind.NOT_A_NUMBER
-    if number and (is_number or (flaw.kind is FlawKind.NOT_AN_INTEGER and number.isdigit())):
-        return replace(flaw, hint=f"write {number}")
-    if flaw.kind is not FlawKind.NOT_TEXT or text.startswith(("[", "{")):
+    numbers = number_in_toml(f"={text}")
+    if flaw.kind is FlawKind.NOT_AN_INTEGER:
+        numbers = tuple(one for one in numbers if one.lstrip("+-").isdigit())
+    if numbers and flaw.kind in (FlawKind.NOT_A_NUMBER, FlawKind.NOT_AN_INTEGER):
+        return replace(flaw, hint=f"write {' or '.join(numbers)}")
+    is_in_shell = given_by == COMMAND_LINE
+    if flaw.kind is not FlawKind.NOT_TEXT or not is_in_shell or text.startswith(("[", "{")):
         return flaw
     both = "with text in double quotes, and the whole in single ones"
     return replace(flaw, hint=f"write {COMMAND_LINE} '{flaw.key}={toml_value(text)}', {both}")

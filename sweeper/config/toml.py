@@ -231,20 +231,40 @@ def hint_if_moved(source: Source) -> str:
     )
 
 
-# a value of digits, perhaps with a point and commas
+# a value of digits, perhaps with a point and commas; and one with a point in an array
 _NUMBER = re.compile(
-    r"""=\s*([-+]?(?=\.?\d)(?:\d{1,3}(?:,\d{3})+|\d*)(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?=[,}]|$)"""
+    r"=\s*([-+]?(?=\.?\d)(?:\d+(?:,\d+)*)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?=[,}]|$)"
 )
+_IN_ARRAY = re.compile(r"(?:^|[\[,])\s*([-+]?(?:\d+\.(?!\d)|\.\d+)(?:[eE][-+]?\d+)?)\s*(?=[,\]]|$)")
+_IN_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(?!,)")
 
 
-def numbers_in_toml(line: str) -> Iterator[str]:
-    """The numbers in a line that TOML writes in another way than the line, such as .5 as 0.5."""
-    for written in _NUMBER.findall(line.partition("#")[0]):
-        number = re.sub(r"^([-+]?)0*(?=\d)", r"\1", written.replace(",", ""))
-        number = re.sub(r"^([-+]?)(?=\.)", r"\g<1>0", number)
-        number = re.sub(r"\.(?!\d)", ".0", number)
-        if number != written:
-            yield number
+def number_in_toml(line: str) -> tuple[str, ...]:
+    """The first number of a line that is not TOML, as TOML writes it: 0.5 for .5 or 0,5.
+
+    There are two for 1,000, whose comma may be a decimal comma: 1000 and 1.000. Empty if there is
+    no such number.
+    """
+    code = line.partition("#")[0]
+    for written in (*_NUMBER.findall(code), *_IN_ARRAY.findall(code)):
+        numbers = dict.fromkeys(map(_as_toml, _without_commas(written)))
+        if numbers and written not in numbers:
+            return tuple(numbers)
+    return ()
+
+
+def _without_commas(number: str) -> Iterator[str]:
+    """What a number with commas may mean; a single comma may be decimal, as in 0,5."""
+    if "," not in number or _IN_GROUPS.match(number):
+        yield number.replace(",", "")
+    if number.count(",") == 1 and "." not in number:
+        yield number.replace(",", ".")
+
+
+def _as_toml(number: str) -> str:
+    number = re.sub(r"^([-+]?)0*(?=\d)", r"\1", number)
+    number = re.sub(r"^([-+]?)(?=\.)", r"\g<1>0", number)
+    return re.sub(r"\.(?!\d)", ".0", number)
 
 
 def given_twice(text: str) -> tuple[str, int, int] | None:

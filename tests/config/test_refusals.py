@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.config import load, parse
+from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
 from sweeper.errors import Problem, StudyError
 from tests.config.conftest import VALID, Refused
 
@@ -760,8 +761,14 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ("dropout = .5", "write 0.5"),
         ("lr = 1.e-3  # small", "write 1.0e-3"),
         ("optimizer.lr = { low = -5., high = 1 }", "write -5.0"),
-        ("n_trials = 1,000", "write 1000"),
-        ("model.width = { low = 8, high = 1,024 }", "write 1024"),
+        ("n_trials = 1,000", "write 1000 or 1.000"),
+        ("n_parameters = 1,000,000", "write 1000000"),
+        ("model.width = { low = 8, high = 1,024 }", "write 1024 or 1.024"),
+        ("lr = 0,001", "write 0.001"),
+        ("optimizer.lr = { low = 0,5, high = 1 }", "write 0.5"),
+        ("choices = [.1, .5]", "write 0.1"),
+        ("choices = [0.1, -1.]", "write -1.0"),
+        ("choices = [ .1,\n  .5,\n]", "write 0.1"),
         ("seed = 007", "write 7"),
         ("share = 5 %  # = .5", "write key = value, with text in quotes"),
         ('name = "x = True" y', "write key = value, with text in quotes"),
@@ -837,14 +844,22 @@ def test_one_mistake_is_one_problem(old: str, new: str, key: str, refused: Refus
     [
         ("optimizer.lr=1.e-3", "write 1.0e-3"),
         ("optimizer.lr=.5", "write 0.5"),
+        ("optimizer.lr=0,5", "write 0.5"),
+        ("optimizer.lr=1,000", "write 1000 or 1.000"),
+        ("optimizer.lr=[.1]", "write 0.1"),
+        ("search.optimizer.lr={type='float',low=.1,high=1.}", "write 0.1"),
         ("study.n_trials=1,000", "write 1000"),
+        ("study.n_trials=+010", "write +10"),
         ("study.n_trials=.5", "write an integer"),
         ("optimizer.lr=fast", "write a number"),
     ],
 )
 def test_an_override_that_is_not_a_number_of_toml_gets_one(override: str, hint: str) -> None:
-    with pytest.raises(StudyError) as caught:
-        parse('version = 1\noptimizer.name = "adam"\n', Path("study.toml"), [override])
     key, _, value = override.partition("=")
-    (problem,) = (one for one in caught.value.problems if one.key == key)
-    assert (problem.found.partition(" ")[0], problem.hint) == (f"'{value}'", hint)
+    text = 'version = 1\noptimizer.name = "adam"\n'
+    for given_by in (COMMAND_LINE, IN_PYTHON):
+        with pytest.raises(StudyError) as caught:
+            parse(text, Path("study.toml"), [override], given_by)
+        (problem,) = (one for one in caught.value.problems if one.key == key)
+        assert problem.found.removeprefix("'").startswith(value)
+        assert problem.hint == hint
