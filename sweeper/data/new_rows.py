@@ -16,7 +16,13 @@ from sweeper.data.compression import suffix_of
 from sweeper.data.csv_dialect import hides_utf_8, is_utf_8, likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile, Dialect
 from sweeper.data.csv_reader import read_csv_table
-from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
+from sweeper.data.files import (
+    POINTER,
+    UnfitTableError,
+    conversion_hint,
+    is_pointer,
+    matching_files,
+)
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
@@ -96,6 +102,8 @@ def _read(
         near = "" if path.exists() else _near_table(path)
         raise DataError(Problem(place, "", error.found, near or error.hint)) from error
     except UNREADABLE as error:
+        if is_pointer(path):
+            raise DataError(Problem(str(path), "", *POINTER)) from error
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         near = "" if path.exists() else _near_table(path)
         raise DataError(Problem(str(path), "", f"cannot be read: {reason}", near)) from error

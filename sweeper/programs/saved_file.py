@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sweeper.config import Settings
 from sweeper.config.trust import TRUST
+from sweeper.data.files import POINTER, is_pointer
 from sweeper.errors import Problem, SetupError, did_you_mean_file
 from sweeper.models.stateful import StatefulModel, state_of, without_state
 from sweeper.programs.checkpoint import (
@@ -133,6 +134,8 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
             _check_size(path)
         tensors, metadata = unpack(path.read_bytes())
     except (OSError, CheckpointError) as error:
+        if is_pointer(path):
+            raise _refusal(path, *POINTER) from None
         reason = error.strerror if isinstance(error, OSError) else f"not a saved model: {error}"
         raise _refusal(path, str(reason), _EXPORTED) from None
     text = metadata.get(_HEADER)

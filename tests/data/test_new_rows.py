@@ -134,3 +134,13 @@ def test_a_file_with_decimal_points_is_read_with_them(of_commas: Transform, tmp_
     (tmp_path / "new.csv").write_text("x;y;z\n1.5;2.5;3.5\n1.5;1.25;3.5\n")
     found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
     assert found.frame["y"].tolist() == [2.5, 1.25]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy", ".npz"])
+def test_a_pointer_of_git_lfs_is_named(
+    suffix: str, transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    path = tmp_path / f"new{suffix}"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    with pytest.raises(DataError, match="is a pointer of Git LFS, not the file itself; run `git"):
+        read_rows(path, transforms["csv"], {"t"})

@@ -442,6 +442,9 @@ def test_a_damaged_file_is_refused_and_the_leaf_is_named(study: Path, tmp_path: 
         "its header is damaged": changed(content, sweeper=head["sweeper"].replace("plants", "x")),
         "not a saved model of sweeper": save(tensors),
         "not a saved model: ": content[:-1],
+        "is a pointer of Git LFS, not the file itself; run `git lfs pull`": (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+        ),
     }
     for message, damaged in cases.items():
         path.write_bytes(damaged)
