@@ -32,12 +32,14 @@ _UNCLOSED = "EOF inside string"  # likewise
 _OTHER_KINDS = (
     (re.compile(re.escape(GIT_LFS)), *POINTER),
     (
-        re.compile(r"<(!doctype|html|\?xml)", re.IGNORECASE),
+        # not any tag: columns may be called <LOD or <DATE>
+        re.compile(r"<(!|\?xml|/?(html|head|table|svg|rss)\b)", re.IGNORECASE),
         "is a web page or XML, not CSV",
         "download the table itself",
     ),
     (
-        re.compile(r'[\[{]$|\{"|\[[\[{]'),
+        # neither units such as [kg] nor names such as {x}
+        re.compile(r'[\[{]\s*($|["\[{])|\{\s*\}'),
         "is JSON, not CSV",
         "convert it, for example with pandas.read_json",
     ),

@@ -218,6 +218,11 @@ def test_a_table_that_takes_too_much_memory_is_not_called_invalid(
         ('[{"size": 1, "kind": "fig"}, {"size": 2, "kind": "pear"}]', "is JSON, not CSV"),
         ('{"size": 1, "kind": "fig"}\n{"size": 2, "kind": "pear"}\n', "is JSON, not CSV"),
         ('[\n {"size": 1},\n {"size": 2}\n]\n', "is JSON, not CSV"),
+        ('{ "size": 1, "kind": "fig" }\n{ "size": 2, "kind": "pear" }\n', "is JSON, not CSV"),
+        ('["size", "kind"]\n[1, "fig"]\n', "is JSON, not CSV"),
+        ('[ { "size": 1, "kind": "fig" } ]\n', "is JSON, not CSV"),
+        ("<table>\n<tr><td>1, 2</td></tr>\n</table>\n", "is a web page or XML, not CSV"),
+        ("<!-- saved, now -->\n<html>\n</html>\n", "is a web page or XML, not CSV"),
         (
             "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
             "is a pointer of Git LFS, not the file itself; run `git lfs pull`",
