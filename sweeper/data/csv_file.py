@@ -258,6 +258,8 @@ class CsvFile:
     def without_headers(self, name: str) -> str:
         """How to rewrite the file without the rows in which column `name` holds its own name."""
         change = f"df = df[df[{name!r}] != {name!r}]"
+        # an index that each part began again
+        change += "" if self.header()[0] else ".reset_index(drop=True)"
         return f"keep only the first header, or use pandas: {self.rewrite_hint(change)}"
 
     def without_rows(self, n_rows: int) -> str:

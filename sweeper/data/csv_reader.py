@@ -17,13 +17,14 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from sweeper.config.study import EDITION
-from sweeper.data.columns import is_number
+from sweeper.data.columns import is_number, repeated_headers
 from sweeper.data.compression import DAMAGE
 from sweeper.data.csv_dialect import EXCEL_LINE, has_single_quotes, likely_dialect
 from sweeper.data.csv_file import FIRST_ROWS, SEPARATORS, CsvFile, Dialect
 from sweeper.data.files import GIT_LFS, POINTER, UnfitTableError
 from sweeper.data.identity import EXACT, MISSING_WORDS, number_of, written
 from sweeper.data.memory import FEWER
+from sweeper.data.raw import RawData
 from sweeper.errors import counted, listed
 
 _OUT_OF_MEMORY = "C error: out of memory"  # as pandas says it
@@ -92,6 +93,8 @@ def read_csv_table(
     if strict:
         _check_cells(file, frame)
     first = frame.columns[0]
+    if not header[0] and first not in nameless:
+        _check_headers(file, frame)
     has_index = not header[0] and first not in nameless and _is_index(frame[first])
     _check_names(file, header, nameless, int(has_index))
     frame = frame.drop(columns=first) if has_index else frame
@@ -343,6 +346,16 @@ def _holds_rows(frame: pd.DataFrame, place: int, lines: Sequence[str], dialect: 
 def _is_index(column: pd.Series[Any]) -> bool:
     """Whether it only numbers the rows, possibly after some were removed."""
     return bool(is_integer_dtype(column.dtype) and column.is_unique and column.min() >= 0)
+
+
+def _check_headers(file: CsvFile, frame: pd.DataFrame) -> None:
+    """Refuse further headers in a file whose first column, without a name, numbers the rows."""
+    columns = frame.iloc[:, 1:]
+    rows = repeated_headers(columns, decimal=file.dialect.decimal)
+    if rows and is_number(frame.iloc[:, 0]):
+        lines = RawData("", "", frame, (), csv=file).places(rows)
+        found = f"repeats its column names in {lines}"
+        raise UnfitTableError(found, file.without_headers(str(columns.columns[0])))
 
 
 def _check_names(file: CsvFile, header: list[str], nameless: Collection[str], start: int) -> None:

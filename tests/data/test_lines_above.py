@@ -163,6 +163,27 @@ def test_a_header_that_is_repeated_is_refused(
     assert prepare(config).digest == expected
 
 
+@pytest.mark.parametrize("n_parts", [2, 3])
+def test_a_header_below_an_index_of_pandas_is_found(
+    n_parts: int, make_study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    part = pd.DataFrame({"size": np.arange(20) % 7 + 0.5, "kind": np.arange(20) % 2})
+    for _ in range(n_parts):
+        part.to_csv("rows.csv", mode="a")
+    config = make_study(CSV.replace('separator = ";"\n', ""))
+    found = "repeats its column names in " + {2: "line 22", 3: "lines 22, 43"}[n_parts]
+    with pytest.raises(DataError, match=f"rows.csv {found}") as caught:
+        prepare(config)
+    with pytest.raises(DataError, match=f"rows.csv: {found}"):
+        guess(tmp_path / "rows.csv")
+    exec(str(caught.value).partition("use pandas: ")[2], {"pd": pd})
+    pd.testing.assert_frame_equal(
+        pd.read_csv("rows.csv", index_col=0), pd.concat([part] * n_parts, ignore_index=True)
+    )
+    prepare(config)
+
+
 def test_a_table_of_texts_may_contain_its_column_names(make_study) -> None:
     rows = "sample;colour;kind\n" + TEXTS + "sample;colour;kind\n" + TEXTS
     assert "kind" in prepare(make_study(CSV, rows)).class_names
