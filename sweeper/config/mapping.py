@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
@@ -25,6 +26,9 @@ _WITH_NAMES = (
     *("study.sampler", "study.pruner", "data.class_weights", "data.args", "optimizer.decay"),
     *("train.losses", "train.phases"),
 )
+# a rate or schedule, for which schedules of Optax are given
+_OF_RATE = re.compile(r"optimizer\.(.+\.)?(lr|schedule)|train\.phases\..+\.lr")
+_SCHEDULED = "write a number as lr, and {'name': 'cosine'} or another table as optimizer.schedule"
 _TWICE = "given twice", "remove one of the two"
 _BY_NAME = {
     "study.sampler": "write its name and options, such as {'name': 'tpe', 'seed': 1}",
@@ -162,6 +166,8 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             return [one for one, _ in items if one is not None], flaws
         case _ if hasattr(value, "tolist") and not isinstance(value, type):
             return plain_value(key, cast("Any", value).tolist(), depth + 1)
+        case _ if callable(value) and _OF_RATE.fullmatch(key):
+            return None, [Flaw(key, "a function is not supported here", _SCHEDULED)]
         case _ if callable(value):
             return _name_of(key, value)
         case _:

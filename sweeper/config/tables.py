@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -142,7 +143,11 @@ def kind_of(name: str, raw: RawTable, searches: Callable[[str], bool]) -> Kind:
     """
     own = raw.get(name, {})
     if not is_table(own):
-        return None, [Flaw(name, f"{format_value(own)} is not a table", f"write [{name}]")]
+        hint = f"write [{name}]"
+        if name == "optimizer" and isinstance(own, str):
+            given = own if ":" in own else own.lower()
+            hint = f"write {{ name = {json.dumps(given)}, lr = 0.001 }}"
+        return None, [Flaw(name, f"{format_value(own)} is not a table", hint)]
     if name == "model" and has_parts(own):
         return _parts(own)
     if name == "optimizer" and has_parts(raw.get("model")) and has_several(own):

@@ -177,6 +177,24 @@ def test_functions_without_a_name_are_refused() -> None:
         ]
 
 
+def test_a_schedule_of_optax_is_refused_with_the_table_to_write() -> None:
+    schedule = optax.cosine_decay_schedule(0.1, 100)
+    hint = "a function is not supported here; write a number as lr, and {'name': 'cosine'}"
+    for given in ({"lr": schedule}, {"lr": 0.1, "schedule": schedule}):
+        (found,) = problems({"optimizer": given, "search": SEARCH}, data=HOUSES, target="price")
+        assert hint in found
+    cosine = {"optimizer": {"lr": 0.1, "schedule": {"name": "cosine"}}, "search": SEARCH}
+    config = sweeper.load_study(cosine, data=HOUSES, target="price")
+    assert config.canonical()["optimizer"]["schedule"]["name"] == "cosine"
+
+
+@pytest.mark.parametrize("given", ["Adam", optax.adam])
+def test_the_name_of_an_optimizer_is_refused_with_the_table_to_write(given: Any) -> None:
+    name = "adam" if given == "Adam" else f"{optax.adam.__module__}:adam"
+    (found,) = problems({"optimizer": given, "search": SEARCH}, data=HOUSES, target="price")
+    assert found.endswith(f"is not a table; write {{'name': '{name}', 'lr': 0.001}}")
+
+
 def test_an_error_does_not_repeat_its_problems_as_its_cause() -> None:
     given = {"model.function": lambda: None, "model.width": "8", "search": SEARCH}
     with pytest.raises(StudyError) as refused:
