@@ -333,7 +333,10 @@ def _rates(config: StudyConfig) -> Iterator[str]:
         return
     # a searched one has some value, unless only some trials draw it
     rated = {name for name, phase in train.by_phase.items() if phase.lr is not None}
-    for optimizer in config.each("optimizer"):
+    other_phases = train.by_phase.keys() - rated
+    for optimizer, table in config.each("optimizer").items():
+        # a user-defined optimizer gets a written one as an argument
+        is_optional = isinstance(table, UserOptimizerTable)
         key, part = f"{optimizer}.lr", optimizer.partition(".")[2]
         phases = {n for n, one in train.by_phase.items() if not part or part in one.trains}
         if not phases:
@@ -345,7 +348,7 @@ def _rates(config: StudyConfig) -> Iterator[str]:
             why = f"changes nothing: {whose} has its own lr"
             if config.entry(key) is not None:
                 yield f"search.{key} {why}"
-            elif {*train.by_phase} == rated and config.written(key) != UNUSED_LR:
+            elif not (is_optional and other_phases) and config.written(key) != UNUSED_LR:
                 yield f"{key} = {config.written(key)} {why}"
 
 

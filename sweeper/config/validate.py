@@ -316,12 +316,9 @@ class Draft:
         raw = self._raw.get(name, {})
         if is_table(raw):
             raw = self._with_drawn(name, kind, raw, search)
-            unrated = self._unrated_phases() if name == "optimizer" else None
-            if unrated == []:
-                for key, _, _ in each(raw, kind):
-                    raw = with_default(raw, [*key.split(".")[1:], "lr"], UNUSED_LR)
-            else:
-                self.flaws += check_rates(raw, kind, self._searched, unrated or ())
+            if name == "optimizer":
+                raw = self._with_unused_rates(kind, raw)
+                self.flaws += check_rates(raw, kind, self._searched, self._unrated_phases() or ())
         table, flaws = read_table(kind, raw, name, self._known)
         if table is None and (corrected := with_numbers(kind, raw, name, flaws)):
             self._as_if_right[name] = corrected
@@ -363,7 +360,20 @@ class Draft:
                 self.flaws.append(Flaw(key, MISSING, hint))
         return raw
 
-    def _unrated_phases(self) -> list[str] | None:
+    def _with_unused_rates(self, kind: type[Table], raw: RawTable) -> RawTable:
+        """The optimizers, with a learning rate for those of which no phase uses it."""
+        unrated = self._unrated_phases()
+        if unrated is None:
+            return raw
+        for key, _, table_type in each(raw, kind):
+            _, _, part = key.partition(".")
+            is_used = any(not part or _trains(phase, part) for phase in unrated.values())
+            # without a rate, a user-defined optimizer gets none if some phase of any part needs one
+            if not (unrated if issubclass(table_type, UserOptimizerTable) else is_used):
+                raw = with_default(raw, [*key.split(".")[1:], "lr"], UNUSED_LR)
+        return raw
+
+    def _unrated_phases(self) -> RawTable | None:
         """The phases without a learning rate of their own; None if the program has no phases."""
         train = self._raw.get("train")
         if not is_table(train) or train.get("program") != "alternating":
@@ -371,14 +381,20 @@ class Draft:
         phases, always = train.get("phases", {}), self._searched - self._conditional
         if not is_table(phases):
             return None
-        return [
-            name
+        return {
+            name: phase
             for name, phase in phases.items()
             if not (is_table(phase) and "lr" in phase) and f"train.phases.{name}.lr" not in always
-        ]
+        }
 
     def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
         """Whether a kind of a table with several kinds needs a setting that its trials draw."""
         variants = TABLES[name]
         is_several = isinstance(variants, Variants) and kind is variants.mixed
         return is_several and is_required(kind, setting)
+
+
+def _trains(phase: object, part: str) -> bool:
+    """Whether a raw phase trains a part; one that does not say may train any."""
+    parts = phase.get("trains") if is_table(phase) else None
+    return part in parts if isinstance(parts, list) else True

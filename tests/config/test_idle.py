@@ -239,6 +239,16 @@ def test_a_written_rate_is_reported_if_every_phase_has_its_own() -> None:
     assert found == "optimizer.lr = 0.1 changes nothing: every phase has its own lr"
 
 
+def test_a_part_needs_no_rate_if_every_phase_that_trains_it_has_its_own() -> None:
+    some = PARTS.replace('trains = ["c"]\nlr = 1e-3', 'trains = ["c"]')
+    each = "optimizer={{a={{name='adam'{}}},b={{name='adam'{}}},c={{name='adam',lr=1e-3}}}}"
+    assert [*idle_settings(parse(bent(some, each.format("", "")), Path("study.toml")))] == []
+    written = parse(bent(some, each.format(",lr=0.1", "")), Path("study.toml"))
+    (found,) = idle_settings(written)
+    why = "every phase that trains model.a has its own lr"
+    assert found == f"optimizer.a.lr = 0.1 changes nothing: {why}"
+
+
 @pytest.mark.parametrize(
     ("part", "setting", "fit", "why"),
     [
@@ -252,7 +262,7 @@ def test_a_written_rate_is_reported_if_every_phase_has_its_own() -> None:
 def test_a_searched_setting_of_an_optimizer_that_no_phase_uses_is_reported(
     part: str, setting: str, fit: str, why: str | None
 ) -> None:
-    each = ",".join(f"{name}={{name='adam',lr=1e-3}}" for name in "abc")
+    each = "a={name='adam',lr=1e-3},b={name='adam',lr=1e-3},c={name='adam'}"
     key = f"search.optimizer.{part}.{setting}"
     drawn = f"{key}={{type='float',low=1e-4,high=1e-2,name='drawn'}}"
     study = bent(PARTS, "optimizer={}", f"optimizer={{{each}}}", f"train.phases.fit={fit}", drawn)
