@@ -1,4 +1,4 @@
-"""Why the models of a study cannot be averaged to an ensemble, or compared with simple models."""
+"""Why the models of a study cannot be averaged into an ensemble, or compared with simple models."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ _TYPES = (*CSV_SUFFIXES, ".parquet", ".npy", ".npz")
 class NewRows:
     """Rows with the columns that a model needs, and those to keep unchanged.
 
-    The `kept` ones of a CSV file are the text that it contains. `table` has all rows as read.
-    `unused` are columns that the study does not have.
+    `kept` columns of a CSV file are text, as written in it. `table` has all rows as read. `unused`
+    are columns that the study does not have.
     """
 
     frame: pd.DataFrame

@@ -99,7 +99,7 @@ def drop_waiting_calls(pool: Any) -> None:
 
 
 def close_writer(queue: Any) -> None:
-    """Close the writing end of a queue of multiprocessing, so that its own thread cannot, too.
+    """Close the writing end of a multiprocessing queue, so that its thread does not do it again.
 
     Another file may have the same handle by the time at which the thread would close it.
     """

@@ -233,9 +233,9 @@ class SavedModel:
 
         train, model = self.settings.train, self.settings.model
         if not (isinstance(train, CoupledTable) and train.generates):
-            is_joint = not isinstance(train, CoupledTable)
+            predicts = not isinstance(train, CoupledTable)
             found = "none of the models generates rows"
-            hint = "use predict or model" if is_joint else "use model"
+            hint = "use predict or model" if predicts else "use model"
             raise UnsupportedError(Problem("", "", found, hint))
         assert isinstance(model, PartsTable)
         spec, generator = self.info["data"]["spec"], self.model.parts[GENERATOR]
