@@ -130,7 +130,7 @@ def export_own(run_dir: Path, number: int | Literal["ensemble"], output: Path) -
 
 def of_sweeper(model: Path, rows: Path) -> pd.DataFrame:
     """What `sweeper predict` writes."""
-    text, _ = predict_table(model, rows, lambda _: None)
+    text = predict_table(model, rows, lambda _: None).as_csv()
     (model / "predictions.csv").write_text(text, encoding="utf-8")
     return pd.read_csv(model / "predictions.csv", keep_default_na=False)
 
