@@ -45,6 +45,8 @@ def conversion_hint(path: Path) -> str:
 
 def is_pointer(path: Path) -> bool:
     """Whether Git LFS has left this file in the place of a large one."""
+    if not path.is_file():  # a pipe would block
+        return False
     try:
         with path.open("rb") as file:
             return file.read(len(GIT_LFS)) == GIT_LFS.encode()

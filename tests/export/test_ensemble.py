@@ -389,7 +389,7 @@ def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
 def test_an_ensemble_that_was_not_selected_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no ensemble was selected"):
         export_ensemble(tmp_path, tmp_path / "out")
-    with pytest.raises(SetupError, match=r"trials\.parquet does not exist"):
+    with pytest.raises(SetupError, match="no such directory"):
         export_ensemble(tmp_path / "nope", tmp_path / "out")
 
 

@@ -288,7 +288,7 @@ def test_arrays_in_the_other_byte_order_are_the_same_rows() -> None:
 
 def test_a_column_that_parquet_cannot_hold_is_refused_by_name() -> None:
     frame = HOUSES.assign(bin=pd.cut(HOUSES["area"], 4))
-    with pytest.raises(StudyError, match=r"column 'bin' of the DataFrame holds .* type Interval"):
+    with pytest.raises(DataError, match=r"column 'bin' of the DataFrame holds .* type Interval"):
         sweeper.load_study(SETTINGS, data=frame, target="price")
 
 
