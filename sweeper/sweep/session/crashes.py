@@ -27,9 +27,9 @@ MAX_CRASHES = 2
 def count_crashes(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
     """The open round, or None, and the crashes during it, in the form that a session records.
 
-    Call this once per session, before its record is written.
+    Call this before the record of the session is written, and `forget_normal_end` after that.
     """
-    left, opened = _take_normal_end(run_dir), ledger.opened_round()
+    left, opened = _normal_end(run_dir), ledger.opened_round()
     if opened is None:
         return {"open_round": None, "deaths": 0}
     last, number = ledger.sessions()[-1], opened.round
@@ -63,11 +63,14 @@ def write_normal_end(run_dir: RunDir) -> None:
         file.write(json.dumps(who))
 
 
-def _take_normal_end(run_dir: RunDir) -> Any:
-    """The process that ended normally, returned once; None if the last one did not."""
+def forget_normal_end(run_dir: RunDir) -> None:
+    """Remove the note of a normal end, once a session is recorded that counted with it."""
+    remove_inside(run_dir.root, run_dir.exit_note)
+
+
+def _normal_end(run_dir: RunDir) -> Any:
+    """The process that noted its normal end; None if the last one did not."""
     try:
         return read_json(run_dir.exit_note)
     except (OSError, ValueError):
         return None
-    finally:
-        remove_inside(run_dir.root, run_dir.exit_note)

@@ -23,7 +23,7 @@ from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import Forecast
 from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup
-from sweeper.sweep.session.crashes import count_crashes, note_normal_end
+from sweeper.sweep.session.crashes import count_crashes, forget_normal_end, note_normal_end
 from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
 from sweeper.sweep.session.lock import hold
 from sweeper.sweep.session.ownership import sign
@@ -167,7 +167,7 @@ def _begin(
     boundaries, study = _resume_or_plan(opening, ledger, sessions, new)
     run_id = uuid.uuid4().hex[:12]
     record = _record(opening, run_id, boundaries, study.forecast, rows)
-    record |= count_crashes(ledger, run_dir)  # the last step that can fail removes the exit note
+    record |= count_crashes(ledger, run_dir)
     if rows is not None and not (sessions and run_dir.rows.exists()):
         _copy(rows, run_dir.rows, run_dir)
     if config.rows is not None:
@@ -175,6 +175,7 @@ def _begin(
     with fault_points(Step.ADD_SESSION):
         is_learning = not sessions and study.learned.sources
         ledger.add_session(record, fields_of(study.learned) if is_learning else None)
+    forget_normal_end(run_dir)
     if opening.start is not None and not run_dir.started_from.exists():
         _copy(Path(opening.start.path), run_dir.started_from, run_dir)
     copy_study(run_dir, config)

@@ -20,6 +20,7 @@ from sweeper.rundir import RunDir
 from sweeper.sweep.session.crashes import (
     MAX_CRASHES,
     count_crashes,
+    forget_normal_end,
     note_normal_end,
     write_normal_end,
 )
@@ -46,6 +47,7 @@ def started(ledger: Ledger, run_dir: RunDir, **who: object) -> int | None:
     """The deaths that a new session finds; it is recorded for this process or for `who`."""
     found = count_crashes(ledger, run_dir)
     ledger.add_session({**HERE, **who, **found})
+    forget_normal_end(run_dir)
     return found["deaths"]
 
 
@@ -84,6 +86,15 @@ def test_an_orderly_exit_does_not_count(ledger: Ledger, run_dir: RunDir) -> None
     assert started(ledger, run_dir) == 2
     write_normal_end(run_dir)
     assert started(ledger, run_dir) == 3
+
+
+def test_a_start_that_fails_keeps_the_note_of_a_normal_end(ledger: Ledger, run_dir: RunDir) -> None:
+    me = {"pid": os.getpid(), "host": socket.gethostname()}
+    started(ledger, run_dir, **me)
+    ledger.open_round(1, [], {}, Memory())
+    write_normal_end(run_dir)
+    count_crashes(ledger, run_dir)  # its session is not recorded, as on a full disk
+    assert started(ledger, run_dir, **me) == 0
 
 
 def test_an_exit_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
