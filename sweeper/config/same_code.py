@@ -69,6 +69,9 @@ class _Comparison:
             return self._are_same_functions(ours, theirs)
         if isinstance(ours, list | tuple | deque):
             return self._are_all_same([*cast("Sequence[Any]", ours)], [*theirs])
+        if isinstance(ours, slice):
+            both = cast("tuple[Any, Any]", (ours, theirs))
+            return self._are_all_same(*([one.start, one.stop, one.step] for one in both))
         if isinstance(ours, set | frozenset):
             return _are_same_sets(cast("Set[Any]", ours), theirs)
         if isinstance(ours, dict | MappingProxyType):
@@ -121,10 +124,11 @@ class _Comparison:
 
 
 def _are_same_sets(ours: Set[Any], theirs: Set[Any]) -> bool:
-    """Whether two sets have the same scalars; other elements have no order to compare them in."""
-    if not all(isinstance(one, SCALARS) for one in (*ours, *theirs)):
-        return len(ours) == len(theirs)
-    return {*map(repr, ours)} == {*map(repr, theirs)}
+    """Whether two sets have equal elements; those that only equal themselves are counted."""
+    scalars = [{repr(one) for one in each if isinstance(one, SCALARS)} for each in (ours, theirs)]
+    differing = [one for one in ours ^ theirs if not isinstance(one, SCALARS)]
+    equal_themselves = all(type(one).__eq__ is object.__eq__ for one in differing)
+    return len(ours) == len(theirs) and scalars[0] == scalars[1] and equal_themselves
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:

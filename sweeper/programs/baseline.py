@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,7 +75,10 @@ def _measure_models(config: StudyConfig, data: Dataset) -> Baseline:
         scored = _scored(constant_model(data, y, weights), fold_data, metrics)
         if data.y_transform != "none":
             of_loss = constant_model(data, y, weights, in_units=False)
-            scored = _with_losses_of(_scored(of_loss, fold_data, metrics), scored)
+            losses = [
+                f"{part}_{name}" for part in fold_data.measured for name, _, _ in _losses(config)
+            ]
+            scored = _with_those_of(_scored(of_loss, fold_data, metrics), scored, losses)
         constant.append(scored)
         if most:
             chosen = _sample(config, len(x), most)
@@ -191,11 +194,11 @@ def _scored(predict: Predict, fold: _Fold, metrics: Metrics) -> _Scored:
     return _Scored(values, errors)
 
 
-def _with_losses_of(other: _Scored, scored: _Scored) -> _Scored:
-    """The metrics of `scored`, and the losses of another model."""
+def _with_those_of(other: _Scored, scored: _Scored, names: Collection[str]) -> _Scored:
+    """The metrics of `scored`, and those in `names` of another model."""
 
     def merged(own: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
-        return {**own, **{name: theirs[name] for name in theirs if name.endswith("_loss")}}
+        return {**own, **{name: theirs[name] for name in names if name in theirs}}
 
     return _Scored(merged(scored.values, other.values), merged(scored.errors, other.errors))
 

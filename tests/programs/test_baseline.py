@@ -196,6 +196,24 @@ def test_the_losses_of_parts_against_the_data_are_measured() -> None:
     assert scores(found)["ridge"]["val_loss_data"] < scores(found)["mean"]["val_loss_data"]
 
 
+@pytest.mark.parametrize(
+    ("text", "settings", "loss"),
+    [
+        (DIGITS, ("data={source='sklearn',name='diabetes'}", *NUMBERS), "val_loss"),
+        (PARTS, (FLOAT64,), "val_loss_data"),
+    ],
+    ids=["supervised", "alternating"],
+)
+def test_the_loss_of_the_mean_is_that_of_transformed_targets(
+    text: str, settings: tuple[str, ...], loss: str
+) -> None:
+    config = parse(bent(text, *settings, "data.target_transform=log"), Path("study.toml"))
+    data = prepared(config)
+    found = scores(measure_baseline(config, data))["mean"]
+    distance = (data.y_val - data.y_train.mean(axis=0)) * data.y_scale
+    assert found[loss] == pytest.approx(np.mean(distance**2), rel=1e-9)
+
+
 OWN = "def loss(outputs, y):\n    return ((outputs - y) ** 2).mean()\n"
 
 
