@@ -15,7 +15,7 @@ from sweeper.config.table import FIXED, TRACED, Flaw, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
 DATA = "y"  # in a loss, compares a part with the data
-UNUSED_LR = 1.0  # of an optimizer without a rate, if every phase has its own
+UNUSED_LR = 1.0  # of an optimizer without lr, if every phase that uses it has its own
 
 _OF_NUMBERS = ", ".join(loss for loss, task in TASK_OF_LOSS.items() if task == "numbers")
 

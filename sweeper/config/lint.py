@@ -331,11 +331,11 @@ def _rates(config: StudyConfig) -> Iterator[str]:
     train = config.train
     if not isinstance(train, AlternatingTable):
         return
-    # a searched one has some value, unless only some trials draw it
+    # one whose rate is searched has a value here, unless only some trials draw it
     rated = {name for name, phase in train.by_phase.items() if phase.lr is not None}
     other_phases = train.by_phase.keys() - rated
     for optimizer, table in config.each("optimizer").items():
-        # a user-defined optimizer gets a written one as an argument
+        # a user-defined optimizer receives a written rate as its argument lr
         is_optional = isinstance(table, UserOptimizerTable)
         key, part = f"{optimizer}.lr", optimizer.partition(".")[2]
         phases = {n for n, one in train.by_phase.items() if not part or part in one.trains}
@@ -353,7 +353,10 @@ def _rates(config: StudyConfig) -> Iterator[str]:
 
 
 def _dropout(config: StudyConfig) -> Iterator[str]:
-    """Searched dropout, 0 in some trials, of models that your own objective calls; else refused."""
+    """Searched dropout of models that a user-defined objective calls without it.
+
+    Dropout that is never 0 is refused elsewhere.
+    """
     train, models = config.train, config.each("model")
     if isinstance(train, CoupledTable) and is_function(train.objective):
         for key in (*config.search, *config.same_as):

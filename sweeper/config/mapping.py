@@ -175,12 +175,17 @@ def plain_value(key: str, value: object, depth: int = 0) -> tuple[Any, list[Flaw
             return None, [Flaw(key, found, _hint_for(key, value))]
 
 
+_ENTRY = {"type": "float", "low": 1e-4, "high": 1e-2, "log": True}
+_OF_ENTRIES = ("type", "low", "high", "step", "log", "base", "choices", "name", "when", "or")
+
+
 def _hint_for(key: str, value: object) -> str:
     """What to write instead of an object that no setting has."""
-    if key.startswith("search.") and (entry := _entry_like(value)):
-        return f"write an entry, such as {entry}"
+    parts = key.split(".")
+    if parts[0] == "search" and parts[-1] not in _OF_ENTRIES:
+        return f"write an entry, such as {_entry_like(value) or _ENTRY}"
     table = key.removesuffix(".name")
-    if isinstance(value, tuple):  # the functions of an Optax optimizer
+    if isinstance(value, tuple) and parts[0] == "optimizer":  # the functions of Optax
         table = "optimizer"
     return _BY_NAME.get(table, "write a number, text, true or false, an array, or a table of these")
 

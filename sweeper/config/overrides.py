@@ -76,7 +76,7 @@ def override_texts(overrides: str | Sequence[str] | Mapping[str, Any]) -> Sequen
     if isinstance(overrides, Mapping):
         return [f"{key}={toml_value(value)}" for key, value in _plain_settings(overrides)]
     given: Any = overrides
-    is_several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    is_several = isinstance(given, Iterable) and not isinstance(given, bytes | bytearray)
     texts: list[Any] = [*given] if is_several else [given]
     if wrong := [one for one in texts if not isinstance(one, str)]:
         found = f"{wrong[0]!r} is not text of the form key=value"

@@ -235,8 +235,11 @@ def hint_if_moved(source: Source) -> str:
 _NUMBER = re.compile(
     r"=\s*([-+]?(?=\.?\d)(?:\d+(?:,\d+)*)?(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(?=[,}]|$)"
 )
-_IN_ARRAY = re.compile(r"(?:^|[\[,])\s*([-+]?(?:\d+\.(?!\d)|\.\d+)(?:[eE][-+]?\d+)?)\s*(?=[,\]]|$)")
-_IN_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(?!,)")
+_IN_ARRAY = re.compile(
+    r"(?:^|[\[,])\s*([-+]?(?:\d+\.(?!\d)|\.\d+|0\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?)\s*(?=[,\]]|$)"
+)
+_IN_GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(?![\d,])")
+_QUOTED = re.compile(r"""\"[^\"]*(\"|$)|'[^']*('|$)""")
 
 
 def number_in_toml(line: str) -> tuple[str, ...]:
@@ -245,7 +248,7 @@ def number_in_toml(line: str) -> tuple[str, ...]:
     There are two for 1,000, whose comma may be a decimal comma: 1000 and 1.000. Empty if there is
     no such number.
     """
-    code = line.partition("#")[0]
+    code = _QUOTED.sub('""', line).partition("#")[0]
     for written in (*_NUMBER.findall(code), *_IN_ARRAY.findall(code)):
         numbers = dict.fromkeys(map(_as_toml, _without_commas(written)))
         if numbers and written not in numbers:

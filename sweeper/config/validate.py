@@ -368,7 +368,7 @@ class Draft:
         for key, _, table_type in each(raw, kind):
             _, _, part = key.partition(".")
             is_used = any(not part or _trains(phase, part) for phase in unrated.values())
-            # without a rate, a user-defined optimizer gets none if some phase of any part needs one
+            # without lr, a user-defined one is called without it, unless all phases have a rate
             if not (unrated if issubclass(table_type, UserOptimizerTable) else is_used):
                 raw = with_default(raw, [*key.split(".")[1:], "lr"], UNUSED_LR)
         return raw

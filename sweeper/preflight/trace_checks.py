@@ -111,7 +111,8 @@ def unlike_in_training(model: Any, x: jax.ShapeDtypeStruct) -> Iterator[Wrong]:
     except RAISED as error:
         of_state = state_hint(model, error)
         found, hint = raised("the model", error, of_state or "fix it", " in training")
-        if not is_keyed and of_state is None and _OF_KEY.search(str(error)):
+        is_about_key = _OF_KEY.search(str(error)) and not isinstance(error, LookupError)
+        if not is_keyed and of_state is None and is_about_key:
             found += ", because its __call__ takes no key"
             hint = f"write {call_of(model)}, and pass the key to what draws"
             hint = rename_hint(model) or hint

@@ -62,7 +62,7 @@ BROKEN = {
             "remove it, or add a loss that uses it",
         ),
     ),
-    "a size that the data tell": (
+    "a size that the data determine": (
         ("[model.b]", "[model.b]\nout_size = 4"),
         (
             18,
@@ -75,7 +75,7 @@ BROKEN = {
         ("[model.b]", "[model.b]\nin_size = 4"),
         (18, "model.b.in_size", "4, but the input of 'b' is the output of 'a'", "remove it"),
     ),
-    "a size that the data tell a part of": (
+    "a size that the data determine in part": (
         (C, THREE),
         (
             22,
@@ -84,7 +84,7 @@ BROKEN = {
             "remove it: the data determines the size",
         ),
     ),
-    "a size that the data tell twice": (
+    "a size that the data determine twice": (
         (SIZES, f'{SIZES.replace(C, THREE)}[train.losses.hard]\nof = "c"\nkind = "mse"\n'),
         (
             22,

@@ -765,6 +765,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         ("n_parameters = 1,000,000", "write 1000000"),
         ("model.width = { low = 8, high = 1,024 }", "write 1024 or 1.024"),
         ("lr = 0,001", "write 0.001"),
+        ("lr = 1,0000", "write 1.0000"),
+        ('sampler = { name = "#1", seed = .5 }', "write 0.5"),
+        ("choices = [01, 2]", "write 1"),
         ("optimizer.lr = { low = 0,5, high = 1 }", "write 0.5"),
         ("choices = [.1, .5]", "write 0.1"),
         ("choices = [0.1, -1.]", "write -1.0"),
@@ -795,6 +798,7 @@ QUOTES = "end the text with the quote that it begins with"
         ("metrics = [1 2]", "write commas between values, and ] after the last one"),
         ("data = { source = 1", "write it on one line, with commas between settings"),
         ('name = "iris', QUOTES),
+        ('name = "a=.5', QUOTES),
         ("name = iris", "write key = value, with text in quotes"),
     ],
 )
@@ -854,7 +858,7 @@ def test_one_mistake_is_one_problem(old: str, new: str, key: str, refused: Refus
         ("optimizer.lr=fast", "write a number"),
     ],
 )
-def test_an_override_that_is_not_a_number_of_toml_gets_one(override: str, hint: str) -> None:
+def test_an_override_that_is_not_a_toml_number_gets_a_hint(override: str, hint: str) -> None:
     key, _, value = override.partition("=")
     text = 'version = 1\noptimizer.name = "adam"\n'
     for given_by in (COMMAND_LINE, IN_PYTHON):

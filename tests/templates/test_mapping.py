@@ -552,6 +552,9 @@ def test_rows_that_are_left_out_cause_a_warning_unless_the_mapping_says_so() -> 
     [
         (FloatDistribution(1e-5, 0.1, log=True), {"low": 1e-5, "high": 0.1, "log": True}),
         (FloatDistribution(0.5, 1.0), {"low": 0.5, "high": 1.0}),
+        (FloatDistribution(0.0, 1.0, step=0.25), {"low": 0.0, "high": 1.0, "step": 0.25}),
+        (IntDistribution(2, 8, step=2), {"type": "int", "low": 2, "high": 8, "step": 2}),
+        (object(), {"low": 1e-4, "high": 1e-2, "log": True}),
     ],
 )
 def test_a_distribution_of_optuna_is_shown_as_an_entry_of_the_search(
