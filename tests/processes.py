@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.forking import Fork, can_fork
@@ -107,3 +109,22 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def shown_on_terminal(
+    words: Sequence[str], *streams: str, directory: Path, environment: Mapping[str, str]
+) -> bytes:
+    """What a command writes to those of its `streams`, such as stderr, that are a terminal."""
+    reading, writing = pty.openpty()
+    others = dict.fromkeys({"stdin", "stdout", "stderr"} - {*streams}, subprocess.DEVNULL)
+    given = {**others, **dict.fromkeys(streams, writing)}
+    shown = b""
+    with (
+        os.fdopen(reading, "rb", buffering=0) as terminal,
+        subprocess.Popen(words, cwd=directory, env={**environment}, **given),
+    ):
+        os.close(writing)
+        with suppress(OSError):  # the terminal's other end is closed
+            while part := terminal.read(1 << 16):
+                shown += part
+    return shown

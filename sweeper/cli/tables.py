@@ -146,7 +146,7 @@ def status_table(run_dir: RunDir, status: Status) -> Table:
 
 
 def _progress(status: Status) -> Iterator[tuple[str, str]]:
-    """What is compiled or trained now, what the sampler has learnt from, and what ended it all."""
+    """What is being trained, what the sampler has learnt from, and why the study ended early."""
     if compiling := formatting.compiling_now(status):
         yield "compiling", compiling
     if status.is_running and status.training:

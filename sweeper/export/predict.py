@@ -95,7 +95,8 @@ def _predict_table(
         warn(f"{rows.name}: {note}{_at(found, places)}")
     named: dict[str, list[Any]] = {}
     for name, column in columns.items():
-        named[_free_name(name, {*found.kept, *named})] = column
+        others = {*columns} - {name}
+        named[_free_name(name, {*found.kept, *named, *others})] = column
     return Predictions(found.kept, named)
 
 

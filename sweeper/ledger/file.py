@@ -39,7 +39,7 @@ def as_ledger_errors(name: str) -> Generator[None]:
 
     Raises:
         sqlite3.IntegrityError: a row exists already, so the file is fine.
-        sqlite3.ProgrammingError: the connection is closed, which is an error of sweeper.
+        sqlite3.ProgrammingError: sweeper misuses the connection, such as after it was closed.
         LedgerError: for any other SQLite error, which is about the file.
     """
     try:

@@ -45,11 +45,13 @@ class Predictions:
             DataError: Parquet cannot store a kept column as pandas has read it.
         """
         buffer = io.BytesIO()
-        predicted = pd.DataFrame(self.predicted, index=self.kept.index)
         try:
+            predicted = pd.DataFrame(self.predicted, index=self.kept.index)
             pd.concat([self.kept, predicted], axis=1).to_parquet(buffer, index=False)
-        except (pa.ArrowException, UnicodeEncodeError) as error:
-            found = f"a column cannot be written as Parquet: {' '.join(map(str, error.args))}"
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            is_text = isinstance(error, UnicodeEncodeError)
+            reason = error.reason if is_text else " ".join(map(str, error.args))
+            found = f"a column cannot be written as Parquet: {reason}"
             hint = "do not keep it, or write CSV"
             raise DataError(Problem("", "--keep", found, hint)) from error
         return buffer.getvalue()

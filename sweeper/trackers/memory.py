@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from sweeper.errors import Problem, SetupError
-from sweeper.files import read_json, write_unsynced
+from sweeper.files import read_json, write_record
 from sweeper.rundir import HINT, RunDir
 from sweeper.trackers.tracker import Logged
 
@@ -32,8 +31,8 @@ class TrackerLog:
         self._write()
 
     def _write(self) -> None:
-        content = json.dumps({"key": self.key, "logged": self.logged}, indent=1).encode()
-        write_unsynced(self.run_dir.trackers, self.run_dir.staging, content)
+        record = {"key": self.key, "logged": self.logged}
+        write_record(self.run_dir.trackers, self.run_dir.staging, record)
 
 
 def read_tracker_log(run_dir: RunDir) -> TrackerLog:

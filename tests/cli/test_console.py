@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from sweeper.cli.console import announce, console_on
 from sweeper.process import escape_unencodable
+from tests.processes import shown_on_terminal
 
 
 @pytest.mark.parametrize(("is_terminal", "shown"), [(True, "checking ...\r\x1b[2K"), (False, "")])
@@ -43,14 +43,10 @@ def test_commands_that_may_take_long_say_what_they_do(
 ) -> None:
     rows = (f"{i},{i % 7},{i % 5}\n" for i in range(60))
     (tmp_path / "rows.csv").write_text("".join(["a,b,y\n", *rows]), encoding="utf-8")
-    ours, theirs = os.openpty()
-    with os.fdopen(ours, "rb", buffering=0) as terminal:
-        command = [sys.executable, "-m", "sweeper", *arguments]
-        subprocess.run(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs)
-        os.close(theirs)
-        shown = terminal.read(65536).decode()
+    words = [sys.executable, "-m", "sweeper", *arguments]
+    shown = shown_on_terminal(words, "stderr", directory=tmp_path, environment=os.environ)
     for one in doing:
-        assert f"{one} ...\r\x1b[2K" in shown
+        assert f"{one} ...\r\x1b[2K" in shown.decode()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from sweeper.errors import StudyError
 from sweeper.study.options import OPTIONS
 from tests.command_line import CommandLine
 from tests.documents import GUIDES, headings
-from tests.processes import environment_of
+from tests.processes import environment_of, shown_on_terminal
 
 
 def rendered(text: str, width: int) -> str:
@@ -161,18 +159,9 @@ def test_no_large_library_is_imported(tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_a_pager_and_colours(tmp_path: Path) -> None:
-    reading, writing = pty.openpty()
     environment = {**environment_of(tmp_path), "PAGER": "sed s/^/paged:/", "TERM": "xterm"}
     words = [sys.executable, "-m", "sweeper", "guide", "winner"]
-    terminal = {"stdin": writing, "stdout": writing, "stderr": writing}
-    with subprocess.Popen(words, env=environment, **terminal):
-        os.close(writing)
-        said = b""
-        while True:
-            try:
-                said += os.read(reading, 1 << 16)
-            except OSError:  # the terminal's other end is closed
-                break
-    os.close(reading)
-    assert said.startswith(b"paged:")
-    assert b"\x1b[1m" in said
+    streams = ("stdin", "stdout", "stderr")
+    shown = shown_on_terminal(words, *streams, directory=tmp_path, environment=environment)
+    assert shown.startswith(b"paged:")
+    assert b"\x1b[1m" in shown

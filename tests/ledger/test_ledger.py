@@ -163,3 +163,10 @@ def test_a_new_ledger_can_be_closed_in_any_thread(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "ledger.db")
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ledger.close).result()
+
+
+def test_a_closed_ledger_is_not_called_damaged(tmp_path: Path) -> None:
+    ledger = Ledger.create(tmp_path / "ledger.sqlite")
+    ledger.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        ledger.sessions()

@@ -28,6 +28,8 @@ def test_runs_are_found_at_most_two_levels_down_and_not_inside_each_other(
     monkeypatch.chdir(tmp_path)
     for name in ("runs/b", "runs/a", "runs/a/confirm", "runs/group/c", "runs/group/deep/d"):
         begin(Path(name))
+    for name in ("runs/.new/e", "runs/group/.new"):  # what is half-written
+        begin(Path(name))
     found = [Path("runs/a"), Path("runs/b"), Path("runs/group/c")]
     assert runs_in(Path("runs")) == found
     assert runs_in(Path("runs/a")) == found[:1]

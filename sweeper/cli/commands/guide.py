@@ -34,7 +34,7 @@ TOPICS = (
 )
 OPENING = "After reading this guide you can "  # the first words below the title of each
 _WIDTH = 100  # longer lines are hard to read
-_LEAST_LETTERS = 3  # of a word to look up in headings
+_LEAST_LETTERS = 3  # shorter words are in too many headings
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^]]+)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
@@ -75,7 +75,7 @@ def read_guide(topic: str) -> str:
         StudyError: no guide has this name.
     """
     if topic not in TOPICS:
-        found, within = f"no guide is named '{topic}'", [*_sections_about(topic.strip().lower())]
+        found, within = f"no guide is named '{topic}'", [*_sections_about(topic.strip())]
         about = f"read {listed(within, 'or')}" if within else ""
         hint = did_you_mean(topic, TOPICS) or about or f"the guides are {', '.join(TOPICS)}"
         raise StudyError(Problem("", "TOPIC", found, hint))
@@ -83,7 +83,7 @@ def read_guide(topic: str) -> str:
 
 
 def _sections_about(word: str) -> Iterator[str]:
-    """The guides with a heading in which a word begins with `word`, of three or more letters."""
+    """The guides with a heading in which a word begins with `word`; none if that is too short."""
     if len(word) < _LEAST_LETTERS:
         return
     begins = re.compile(rf"(?<!\w){re.escape(word)}", re.IGNORECASE)
@@ -148,7 +148,7 @@ def _explain(topic: str, setting: str) -> str:
     if topic != SETTINGS:
         hint = f"write `sweeper guide {SETTINGS} {setting}`"
         raise StudyError(Problem("", "SETTING", f"guide '{topic}' lists no settings", hint))
-    rows = [*_rows(read_guide(topic))]
+    rows, setting = [*_rows(read_guide(topic))], setting.strip()
     found = [row for row in rows if row[0] == setting]
     found = found or [row for row in rows if re.fullmatch(_pattern(row[0]), setting)]
     found = found or [row for row in rows if f".{row[0]}.".endswith(f".{setting}.")]
@@ -157,7 +157,7 @@ def _explain(topic: str, setting: str) -> str:
     if not found and (options := [*_options(setting)]):
         return "\n\n".join(options)
     if not found:
-        within = [*_sections_about(setting.strip().lower())]
+        within = [*_sections_about(setting)]
         about = f"read {listed(within, 'or')}" if within else ""
         hint = did_you_mean(setting, [row[0] for row in rows]) or about
         hint = hint or f"`sweeper guide {SETTINGS}` lists them all"

@@ -216,3 +216,29 @@ def test_without_locks_a_study_can_start_over(run_dir: RunDir) -> None:
     move_aside(run_dir)
     with hold(run_dir):
         assert [path.name for path in run_dir.root.iterdir() if path == run_dir.ledger] == []
+
+
+def test_a_forked_process_does_not_claim_to_hold_the_lock(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from sweeper.errors import StudyHeldError
+from sweeper.rundir import RunDir
+from sweeper.sweep.session.lock import hold
+
+run_dir = RunDir(Path(sys.argv[1]))
+with hold(run_dir):
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        try:
+            with hold(run_dir):
+                print("held twice", flush=True)
+        except StudyHeldError as error:
+            print(error, flush=True)
+        os._exit(0)
+"""
+    RunDir(tmp_path).make()
+    words = [sys.executable, "-c", code, str(tmp_path)]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "another process runs this study" in shown
