@@ -231,7 +231,7 @@ def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.Data
     wanted = {name: values for name, values in of_directories if name in columns}
     texts = [one.name for one in transform.categories]
     frame = parquet_table(paths, partitions=wanted, texts=texts)
-    return with_integers(frame, paths[0], frame.columns if ALL in keep else keep)
+    return with_integers(frame, paths, frame.columns if ALL in keep else keep)
 
 
 def _arrays(path: Path, columns: Collection[str], keep: Collection[str]) -> pd.DataFrame:

@@ -144,18 +144,23 @@ def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
     found = {one["field_name"] for one in columns if one["pandas_type"] == "categorical"}
     changed: dict[str, pd.Series[Any]] = {}
     for name in (str(name) for name in frame if str(name) in found):
-        column = with_integers(frame[[name]], path, [name])[name]
+        column = with_integers(frame[[name]], [path], [name])[name]
         if not isinstance(column.dtype, pd.CategoricalDtype):
             changed[name] = column.astype("category")
     return frame.assign(**changed) if changed else frame
 
 
-def with_integers(frame: pd.DataFrame, path: Path, names: Collection[str]) -> pd.DataFrame:
-    """The rows with integers in those columns `names` that have integers in the file.
+def with_integers(
+    frame: pd.DataFrame, paths: Sequence[Path], names: Collection[str]
+) -> pd.DataFrame:
+    """The rows with integers in those columns `names` that have integers in every file.
 
     pandas makes floats of integers next to gaps.
     """
-    of_integers = {one.name for one in pq.read_schema(path) if pa.types.is_integer(one.type)}
+    schemas = [pq.read_schema(path) for path in paths]
+    of_integers = set.intersection(
+        *({one.name for one in schema if pa.types.is_integer(one.type)} for schema in schemas)
+    )
     floats = [name for name in {*names} & of_integers if is_float_dtype(frame[name].dtype)]
     return frame.astype(dict.fromkeys(floats, "Int64"))
 

@@ -144,3 +144,23 @@ def test_a_pointer_of_git_lfs_is_named(
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
     with pytest.raises(DataError, match="is a pointer of Git LFS, not the file itself; run `git"):
         read_rows(path, transforms["csv"], {"t"})
+
+
+@pytest.mark.parametrize(
+    ("others", "kept"),
+    [([1.5, 2.5], [1.0, None, 1.5, 2.5]), ([3.0, 4.0], [1.0, None, 3.0, 4.0])],
+)
+def test_a_column_stays_integer_only_if_every_file_has_integers(
+    others: list[float],
+    kept: list[float | None],
+    transforms: Mapping[str, Transform],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "new").mkdir()
+    rows = pd.DataFrame(NEW[:2], columns=[*"xyz"])
+    codes = pd.array([1, None], dtype="Int64")
+    for name, n in (("p0", codes), ("p1", others)):
+        rows.assign(n=n, code=codes).to_parquet(tmp_path / "new" / f"{name}.parquet")
+    found = read_rows(tmp_path / "new", transforms["csv"], {"t"}, ("n", "code")).kept
+    assert [str(dtype) for dtype in found.dtypes] == ["Float64", "Int64"]
+    assert found["n"].astype(object).where(found["n"].notna(), None).tolist() == kept
