@@ -680,7 +680,12 @@ def _observer(reports_as: str | None) -> Observer:
 
 def _changes_split(settings: Mapping[str, Any]) -> bool:
     """Whether the rows are not split as they are by default."""
-    return any(key.startswith(("data.split", "study.folds")) for key in settings)
+    return any(
+        key.startswith(("data.split", "study.folds"))
+        # None is the default of a study, but estimators have another one for `test`
+        and (value is not None or key == "data.split.test")
+        for key, value in settings.items()
+    )
 
 
 def _by_key(settings: Mapping[str, Any]) -> dict[str, Any]:

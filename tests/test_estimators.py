@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import sweeper
 from sweeper.config.toml import as_python
 from sweeper.errors import SetupError
-from sweeper.estimators import FitError, SweepWarning, _with_arguments
+from sweeper.estimators import FitError, SweepWarning, _changes_split, _with_arguments
 from tests.documents import GUIDES, code, section
 
 X, Y = load_iris(return_X_y=True)
@@ -286,6 +286,18 @@ def test_a_constant_target_and_constant_features_are_learnt() -> None:
     rows = np.ones((150, 2))
     estimator = sweeper.SweepRegressor(**SMALL).fit(rows, np.full(150, 7.0))
     assert estimator.predict(rows).tolist() == pytest.approx([7.0] * 150, abs=0.5)
+
+
+@pytest.mark.parametrize("unset", ["study.folds", "data.split", "data.split.group"])
+def test_a_setting_that_is_none_does_not_change_the_split(unset: str) -> None:
+    settings = {"model.depth": 1, "model.width": 8, unset: None}
+    estimator = sweeper.SweepRegressor(n_trials=1, epochs=1, ensemble=False, settings=settings)
+    estimator.fit(X[:5], [1.0, 2.0, 3.0, 4.0, 5.0])  # one row for validation, too few for r2
+    assert estimator.results_.study["metric"] == "val_rmse"
+
+
+def test_without_a_share_for_testing_the_rows_are_split_as_in_a_study_file() -> None:
+    assert _changes_split({"data.split.test": None})
 
 
 @pytest.mark.slow
