@@ -46,8 +46,10 @@ def part_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
         yield config.problem("study.folds", found, f"write {sizes.train} at most")
     elif sizes.train < 1 and given is not None:
         found = f"column '{config.data.split.column}' of {raw.name} has {counted(n_wholes, 'row')} "
-        found += "for training, and validation takes it"
-        yield config.problem("data.split.column", found, "mark more rows as train, or some as val")
+        found += f"for training, and validation takes {'it' if n_wholes == 1 else 'all of them'}"
+        hint = "mark more rows as train, or some as val"
+        hint += "" if n_wholes == 1 else ", or write a smaller data.split.val"
+        yield config.problem("data.split.column", found, hint)
     elif sizes.train < 1:
         found = (
             f"of {counted(n_wholes, whole)}, validation takes {sizes.val} and testing "

@@ -110,6 +110,17 @@ def test_a_column_that_does_not_split_the_rows_is_refused(
     assert problem in str(found)
 
 
+def test_a_share_that_leaves_no_row_to_train_on_is_refused(make_study) -> None:
+    split = 'split = { column = "part", val = 0.9 }\n'
+    config = make_study(CSV + split, table(np.where(np.arange(N) < 2, "train", "test")))
+    with pytest.raises(DataError) as refused:
+        prepare(config)
+    assert str(refused.value).endswith(
+        "column 'part' of rows.csv has 2 rows for training, and validation takes all of them; "
+        "mark more rows as train, or some as val, or write a smaller data.split.val"
+    )
+
+
 def test_classes_of_test_rows_alone_do_not_count_for_rows_that_are_drawn(make_study) -> None:
     rows = pd.read_csv(StringIO(table(np.where(PARTS == "test", "test", "train"))))
     rows.loc[rows["part"] == "test", "kind"] = "d"
