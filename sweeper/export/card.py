@@ -77,7 +77,7 @@ def _own_code(modules: Sequence[str], settings: Settings) -> str:
     builds = any(isinstance(part, PythonTable) for part in parts)
     code = (
         f"The study's own code is copied here: {named}. Other modules that it imports must be "
-        f"installed; {'`load.py` runs it' if builds else 'only training runs it'}."
+        f"installed; {'`load.py` runs it' if builds else '`load.py` does not need it'}."
     )
     return f"{code} Files that it reads, such as weights, are not copied: keep them where it looks."
 

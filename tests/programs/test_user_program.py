@@ -269,7 +269,7 @@ def test_a_study_is_run_exported_and_continued(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     export(first.run_dir, None, 0, saved)
     card = (saved / "README.md").read_text(encoding="utf-8")
-    assert "copied here: `own_programs.py`." in card and "only training runs it." in card
+    assert "copied here: `own_programs.py`." in card and "`load.py` does not need it." in card
     loaded = sweeper.load(saved, base_dir=tmp_path)
     assert int(loaded.opt_state[1].steps) == 2 * (308 // 64)
     assert loaded.predict(np.zeros((3, 10))).shape == (3,)
