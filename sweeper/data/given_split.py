@@ -39,7 +39,7 @@ class GivenSplit:
     test: NDArray[np.intp]
 
     def validation_pool(self, config: StudyConfig) -> NDArray[np.intp]:
-        """The rows to draw validation rows from, in their order; empty if the column names these.
+        """The rows to draw validation rows from, in order; empty if the column marks such rows.
 
         Folds are drawn from all rows that are not for testing.
         """

@@ -101,7 +101,7 @@ def drop_waiting_calls(pool: Any) -> None:
 def close_writer(queue: Any) -> None:
     """Close the writing end of a multiprocessing queue, so that its thread does not do it again.
 
-    Another file may have the same handle by the time at which the thread would close it.
+    By then, the operating system may have given the same handle to another file.
     """
     connection = queue._writer
     handle, connection._handle = connection._handle, None
