@@ -226,10 +226,9 @@ def units_rows(
 def repeated_headers(
     frame: pd.DataFrame, texts: Collection[str] = (), decimal: str = "."
 ) -> tuple[int, ...]:
-    """The rows of a CSV file that repeat its header, and so make text of columns of numbers.
+    """The rows of a CSV file that repeat its header; empty if no column is numbers without them.
 
-    Tables with headers that were put together as files have such rows. `texts` are columns that are
-    not numbers.
+    Concatenated files have such rows. `texts` are columns that are not numbers in any case.
     """
     if frame.columns.empty or any(is_numeric_dtype(dtype) for dtype in frame.dtypes):
         return ()
