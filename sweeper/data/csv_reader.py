@@ -33,13 +33,16 @@ _UNCLOSED = "EOF inside string"  # likewise
 _OTHER_KINDS = (
     (re.compile(re.escape(GIT_LFS)), *POINTER),
     (
-        # not any tag: columns may be called <LOD or <DATE>
-        re.compile(r"<(!|\?xml|/?(html|head|table|svg|rss)\b)", re.IGNORECASE),
+        # not any tag without attributes: columns may be called <LOD or <DATE>
+        re.compile(
+            r"<(!|\?xml|/?(html|head|table|svg|rss)\b|[a-z][\w:.-]*\s+[\w:.-]+\s*=)",
+            re.IGNORECASE,
+        ),
         "is a web page or XML, not CSV",
         "download the table itself",
     ),
     (
-        # neither units such as [kg] nor names such as {x}
+        # neither units such as [kg] nor names such as {x}, and therefore no plain numbers: [1, 2]
         re.compile(r'[\[{]\s*($|["\[{])|\{\s*\}'),
         "is JSON, not CSV",
         "convert it, for example with pandas.read_json",

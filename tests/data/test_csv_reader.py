@@ -222,6 +222,8 @@ def test_a_table_that_takes_too_much_memory_is_not_called_invalid(
         ('["size", "kind"]\n[1, "fig"]\n', "is JSON, not CSV"),
         ('[ { "size": 1, "kind": "fig" } ]\n', "is JSON, not CSV"),
         ("<table>\n<tr><td>1, 2</td></tr>\n</table>\n", "is a web page or XML, not CSV"),
+        ('<div class="rows, all">\n<p>1, 2</p>\n</div>\n', "is a web page or XML, not CSV"),
+        ('<feed xmlns="http://www.w3.org/2005/Atom">\n</feed>\n', "is a web page or XML, not CSV"),
         ("<!-- saved, now -->\n<html>\n</html>\n", "is a web page or XML, not CSV"),
         (
             "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
