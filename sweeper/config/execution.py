@@ -207,8 +207,9 @@ class ScheduleTable(Table):
     )
     round_epochs: Count | None = Field(
         default=None,
-        description="maximum epochs between commits; default: those between the rungs of halving, "
-        "asha or hyperband, else a quarter of all, or more without a pruner",
+        description="maximum epochs between commits; default: the epochs between the rungs of "
+        "halving, asha or hyperband; otherwise a quarter of all epochs, or more if there is no "
+        "pruner",
         examples=[5],
     )
 
