@@ -30,8 +30,8 @@ BINARY = ("data.name=breast_cancer", "train.loss=binary_cross_entropy")
 
 PLE = (*NUMBERS, "model.numbers=ple", "model.n_bins=4")
 PLR = (*NUMBERS, "model.numbers=plr", "model.n_frequencies=3", "model.embedding_size=2")
-CASES = {"plr": PLR}
-SLOW = {"classes": (), "numbers": NUMBERS, "one logit": BINARY, "ple": PLE}
+CASES = {"numbers": NUMBERS}
+SLOW = {"classes": (), "plr": PLR, "one logit": BINARY, "ple": PLE}
 
 
 @pytest.mark.parametrize(

@@ -279,12 +279,10 @@ def test_a_lane_equals_the_trial_in_plain_equinox(
             np.testing.assert_allclose(curve[:, :4], losses, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "shapes"),
-    [
-        ((), ((12, 1), (5, 2))),
-        pytest.param(USERS, ((12, 1), (7, 2)), marks=pytest.mark.slow),
-    ],
+    [((), ((12, 1), (5, 2))), (USERS, ((12, 1), (7, 2)))],
     ids=["wgan_gp", "own"],
 )
 def test_each_shape_in_a_padded_class_equals_its_plain_trial(

@@ -122,7 +122,9 @@ def test_targets_count_equally_and_are_reported_in_their_units(
     [
         pytest.param("cross_entropy", "balanced", {"lane_loop": "map"}, marks=pytest.mark.slow),
         ("cross_entropy", {"3": 4.0, "0": 0.5}, {"lane_loop": "vmap"}),
-        ("binary_cross_entropy", "balanced", {"padded_to": (24, 3)}),
+        pytest.param(
+            "binary_cross_entropy", "balanced", {"padded_to": (24, 3)}, marks=pytest.mark.slow
+        ),
         pytest.param(
             "binary_cross_entropy",
             {"malignant": 4.0},

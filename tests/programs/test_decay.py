@@ -206,7 +206,10 @@ def decoupled(shares: Any) -> optax.GradientTransformation:
     return optax.stateless(update)
 
 
-@pytest.mark.parametrize(("case", "way"), [("by layer", "exact"), ("by place", "padded")])
+@pytest.mark.parametrize(
+    ("case", "way"),
+    [pytest.param("by layer", "exact", marks=pytest.mark.slow), ("by place", "padded")],
+)
 def test_a_lane_equals_the_trial_in_plain_optax(
     case: str, way: str, bench: Callable[..., Bench]
 ) -> None:

@@ -157,7 +157,7 @@ def perfect(n_rows: int) -> tuple[Any, Any, Any]:
 SIZES = (20, 27, 41, 55, 300, 1000)
 
 
-@pytest.mark.parametrize("name", ["accuracy", "f1", "auroc"])
+@pytest.mark.parametrize("name", ["accuracy", "f1", pytest.param("auroc", marks=pytest.mark.slow)])
 def test_no_share_is_above_1(name: str) -> None:
     metric = jax.jit(METRICS[name])
     for n_rows in SIZES:

@@ -131,7 +131,7 @@ def alone(study: Bench, specs: Sequence[TrialSpec], **how: object) -> np.ndarray
     [
         ("mlp", "map", RUN_WIDTHS, 2),
         pytest.param("tabm", "map", RUN_WIDTHS, 2, marks=pytest.mark.slow),
-        ("tabm", "vmap", (), 2),
+        pytest.param("tabm", "vmap", (), 2, marks=pytest.mark.slow),
         pytest.param("mlp", "vmap", (), 2, marks=pytest.mark.slow),
         *(
             pytest.param(kind, "map", widths, 20, marks=pytest.mark.slow)

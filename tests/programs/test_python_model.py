@@ -181,7 +181,11 @@ def test_a_lane_equals_the_trial_in_plain_equinox(lane_loop: str, bench: Bench) 
 
 
 @pytest.mark.parametrize(
-    "rules", ["'nets:Head'={norm=true}", "where=[{class='nets:Head',leaf='norm',decay=true}]"]
+    "rules",
+    [
+        pytest.param("'nets:Head'={norm=true}", marks=pytest.mark.slow),
+        "where=[{class='nets:Head',leaf='norm',decay=true}]",
+    ],
 )
 def test_a_decay_rule_for_a_user_defined_class_equals_a_mask_in_plain_optax(
     rules: str, tmp_path: Path

@@ -177,6 +177,7 @@ def test_plain_optax_continues_like_the_study(
     np.testing.assert_allclose(continued, losses, rtol=RELATIVE)
 
 
+@pytest.mark.slow
 def test_the_rate_of_a_trial_that_starts_from_another_is_its_own(
     bench: Callable[..., Bench], own_optimizer: None
 ) -> None:
