@@ -58,11 +58,11 @@ def open_inside(root: Path, path: Path, mode: str, **options: Any) -> Any:
     """
 
     def opener(_: str, flags: int) -> int:
-        with _reached(root, path) as (name, directory):
+        with _open_parent(root, path) as (name, directory):
             try:
                 return os.open(name, flags | _NOFOLLOW, 0o666, dir_fd=directory)
             except OSError as error:
-                raise _explained(error, path) from error
+                raise _explain(error, path) from error
 
     return open(path, mode, opener=opener, **options)
 
@@ -73,7 +73,7 @@ def remove_inside(root: Path, path: Path) -> None:
     Raises:
         OSError: it cannot be removed, or a directory on the way to it is a link.
     """
-    with suppress(FileNotFoundError), _reached(root, path) as (name, directory):
+    with suppress(FileNotFoundError), _open_parent(root, path) as (name, directory):
         os.unlink(name, dir_fd=directory)
 
 
@@ -83,7 +83,7 @@ def remove_tree_inside(root: Path, path: Path) -> None:
     Raises:
         OSError: as `remove_inside`.
     """
-    with _reached(root, path) as (name, directory):
+    with _open_parent(root, path) as (name, directory):
         shutil.rmtree(name, dir_fd=directory)
 
 
@@ -93,7 +93,7 @@ def move_inside(root: Path, source: Path, target: Path) -> None:
     Raises:
         OSError: as `os.replace`; a directory on the way to either is a link.
     """
-    with _reached(root, source) as (old, from_fd), _reached(root, target) as (new, to_fd):
+    with _open_parent(root, source) as (old, from_fd), _open_parent(root, target) as (new, to_fd):
         os.replace(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
 
@@ -109,7 +109,7 @@ def make_directory(path: Path) -> None:
 
 
 @contextmanager
-def _reached(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
+def _open_parent(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
     """The name of a file below `root`, and the descriptor of its directory."""
     if not _HAS_DESCRIPTORS:
         for directory in path.relative_to(root).parents:
@@ -122,7 +122,7 @@ def _reached(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
     try:
         for part in path.relative_to(root).parts[:-1]:
             place /= part
-            inner = _opened(part, descriptor, place)
+            inner = _open_directory(part, descriptor, place)
             os.close(descriptor)
             descriptor = inner
         yield path.name, descriptor
@@ -130,18 +130,18 @@ def _reached(root: Path, path: Path) -> Iterator[tuple[str, int | None]]:
         os.close(descriptor)
 
 
-def _opened(name: str, descriptor: int, place: Path) -> int:
+def _open_directory(name: str, descriptor: int, place: Path) -> int:
     try:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW, dir_fd=descriptor)
     except OSError as error:
-        raise _explained(error, place) from error
+        raise _explain(error, place) from error
 
 
-def _explained(error: OSError, path: Path) -> OSError:
+def _explain(error: OSError, path: Path) -> OSError:
     """The error with its path, and with a clear message if a link caused it."""
     is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and path.is_symlink()
-    number, said = (errno.ELOOP, NO_LINK) if is_link else (error.errno or 0, error.strerror)
-    return OSError(number, said, str(path))
+    number, text = (errno.ELOOP, NO_LINK) if is_link else (error.errno or 0, error.strerror)
+    return OSError(number, text, str(path))
 
 
 def holds(path: Path, content: bytes) -> bool:
@@ -198,16 +198,16 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
     look there. If the block fails, what it wrote is removed, so that it does not keep a disk full.
     A run directory that was removed is not made again: OSError.
     """
-    with _staged(target, staging) as staged:
+    with _stage(target, staging) as path:
         try:
-            yield staged
+            yield path
             # without this, a power failure may leave the new name on an empty file
-            with fault_points(Step.SYNC_FILE), staged.open("rb+") as file:
+            with fault_points(Step.SYNC_FILE), path.open("rb+") as file:
                 os.fsync(file.fileno())
             if target.parent != staging.parent:
                 make_directory(target.parent)
             with fault_points(Step.RENAME_FILE):
-                move_inside(staging.parent, staged, target)
+                move_inside(staging.parent, path, target)
         except OSError as error:
             if error.filename is None:
                 error.filename = str(target)  # a failed sync does not name the file
@@ -216,9 +216,9 @@ def replacing(target: Path, staging: Path) -> Iterator[Path]:
 
 def write_unsynced(target: Path, staging: Path, content: bytes) -> None:
     """Replace a file that can be written again at any time, and may be lost in a power failure."""
-    with _staged(target, staging) as staged:
-        staged.write_bytes(content)
-        move_inside(staging.parent, staged, target)
+    with _stage(target, staging) as path:
+        path.write_bytes(content)
+        move_inside(staging.parent, path, target)
 
 
 def write_record(target: Path, staging: Path, record: Mapping[str, Any]) -> None:
@@ -227,7 +227,7 @@ def write_record(target: Path, staging: Path, record: Mapping[str, Any]) -> None
 
 
 @contextmanager
-def _staged(target: Path, staging: Path) -> Iterator[Path]:
+def _stage(target: Path, staging: Path) -> Iterator[Path]:
     """A path that nobody else knows, so that nobody can place a link there."""
     make_directory(staging)
     # from Python 3.12 on the path is absolute, even if `staging` is relative

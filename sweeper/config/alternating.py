@@ -10,7 +10,7 @@ from pydantic import Field
 from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import in_order, unknown_part, upstream
 from sweeper.config.reading import RawTable, Recipe, RecipeTable, is_table, tables_of
-from sweeper.config.refusals import MISSING
+from sweeper.config.refusals import missing
 from sweeper.config.table import FIXED, TRACED, Flaw, Table
 from sweeper.config.train import TASK_OF_LOSS, EpochsTable, Metric, Task, column_of, metrics_of
 
@@ -178,7 +178,7 @@ def check_phases(train: AlternatingTable, inputs: Mapping[str, str | None]) -> I
     losses, phases = train.by_loss, train.by_phase
     for name, table in (("losses", losses), ("phases", phases)):
         if not table:
-            yield Flaw(f"train.{name}", MISSING, f"write [train.{name}.NAME]")
+            yield missing(f"train.{name}", f"write [train.{name}.NAME]")
     if not losses or not phases:
         return
     for name, loss in losses.items():

@@ -10,7 +10,7 @@ from pydantic import Field
 from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import MlpTable, Part, PartsTable, check_wiring
 from sweeper.config.reading import RawTable, Recipe, RecipeTable, is_table
-from sweeper.config.refusals import MISSING
+from sweeper.config.refusals import MISSING, missing
 from sweeper.config.table import FIXED, TRACED, Flaw
 from sweeper.config.train import EpochsTable, Task
 
@@ -171,7 +171,7 @@ def check_models(
             hint = (
                 f"the objective {train.objective} trains [model.{GENERATOR}] and [model.{CRITIC}]"
             )
-            yield Flaw(f"model.{name}", MISSING, hint)
+            yield missing(f"model.{name}", hint)
     for name in parts:
         if name not in (GENERATOR, CRITIC):
             found = f"the objective {train.objective} only trains '{GENERATOR}' and '{CRITIC}'"

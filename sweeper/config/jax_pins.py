@@ -56,9 +56,9 @@ def pins(edition: int) -> dict[str, Any]:
 def overridden(environment: Mapping[str, str], edition: int) -> Iterator[str]:
     """Environment variables that set one of these settings to a different value."""
     for name, value in pins(edition).items():
-        said = environment.get(name.upper(), "").strip()
-        if said and said.lower() not in _spellings(value):
-            yield f"{name.upper()}={said}"
+        written = environment.get(name.upper(), "").strip()
+        if written and written.lower() not in _spellings(value):
+            yield f"{name.upper()}={written}"
 
 
 _X64, _MATMUL = "JAX_ENABLE_X64", "JAX_DEFAULT_MATMUL_PRECISION"

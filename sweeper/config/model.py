@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName
 from sweeper.config.reading import RecipeTable, is_table, tables_of
-from sweeper.config.refusals import MISSING, unknown_setting
+from sweeper.config.refusals import missing, unknown_setting
 from sweeper.config.table import DECLARED, FIXED, INITIAL, LATER, TRACED, Flaw, Table
 from sweeper.errors import did_you_mean
 from sweeper.trial import Scalar
@@ -210,7 +210,7 @@ def check_kinds(
     """Check that a function is named if some trials call it, and no arguments otherwise."""
     if "python" in (*kinds, table.kind):  # a trial that draws no kind has the written one
         if table.function is None:
-            yield Flaw("model.function", MISSING, 'write function = "module:function"')
+            yield missing("model.function", 'write function = "module:function"')
         return
     known = [f"model.{name}" for name in type(table).model_fields]
     drawn = [key for key in searched if key.startswith("model.")]

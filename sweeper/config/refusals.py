@@ -44,6 +44,7 @@ _LETTERS = {
 }
 
 _KINDS = {
+    "missing": FlawKind.MISSING,
     "int_type": FlawKind.NOT_AN_INTEGER,
     "float_type": FlawKind.NOT_A_NUMBER,
     "finite_number": FlawKind.NOT_A_NUMBER,
@@ -88,6 +89,11 @@ def refusal(found: str, hint: str, kind: FlawKind | None = None) -> PydanticCust
     return PydanticCustomError("refused", "refused", {"found": found, "hint": hint, "kind": kind})
 
 
+def missing(key: str, hint: str) -> Flaw:
+    """The flaw that nothing is written at a `key` that needs a value."""
+    return Flaw(key, MISSING, hint, kind=FlawKind.MISSING)
+
+
 def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
     """The flaw that pydantic found in the table `under`; `known` are settings to suggest."""
     key = ".".join([under, *_path(error["loc"])])
@@ -109,7 +115,7 @@ def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
             return Flaw(key, found, _as_table(key, error["input"], known))
         case name if name in _WORDS:
             found, hint = _WORDS[name]
-            value = error["input"]
+            value = None if name == "missing" else error["input"]
             words = {
                 **context,
                 "value": format_value(value),
@@ -202,10 +208,10 @@ def unknown_setting(
     if near:
         around, _, name = near.rpartition(".")
         meant = f"{key.rpartition('.')[0]}.{name}" if table and table == around else near
-        return Flaw(key, UNKNOWN, f"did you mean '{near}'?", meant)
+        return Flaw(key, UNKNOWN, f"did you mean '{near}'?", meant, FlawKind.UNKNOWN_SETTING)
     there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
     listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
-    return Flaw(key, UNKNOWN, listed)
+    return Flaw(key, UNKNOWN, listed, kind=FlawKind.UNKNOWN_SETTING)
 
 
 def keys_around(key: str) -> Iterator[str]:
@@ -229,9 +235,9 @@ def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> lis
 
     def is_consequence(flaw: Flaw) -> bool:
         table = flaw.key.removeprefix("search.").partition(".")[0]
-        if flaw.found in (MISSING, UNKNOWN) and table in of_another_kind:
+        if flaw.kind in (FlawKind.MISSING, FlawKind.UNKNOWN_SETTING) and table in of_another_kind:
             return flaw.meant != by[table]
-        return flaw.found == MISSING and (
+        return flaw.kind is FlawKind.MISSING and (
             not meant.isdisjoint(keys_around(flaw.key))
             or not unread.isdisjoint(keys_around(f"search.{flaw.key}"))
         )

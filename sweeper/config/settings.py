@@ -26,7 +26,7 @@ from sweeper.config.optimizer import (
     each,
 )
 from sweeper.config.reading import RawTable, RecipeTable, tables_of
-from sweeper.config.refusals import MISSING
+from sweeper.config.refusals import missing
 from sweeper.config.search import SearchEntry, gives_floats
 from sweeper.config.space import table_around
 from sweeper.config.study import EDITION, StudyTable
@@ -174,7 +174,7 @@ def check_rates(
         ):
             for rate in drawn:
                 hint = f"write lr = ... in [{key}], for trials that do not draw {rate}"
-                yield Flaw(f"{key}.lr", MISSING, hint)
+                yield missing(f"{key}.lr", hint)
 
 
 # traced hyperparameters; what a program does with one is left out if the study does not use it

@@ -15,7 +15,7 @@ from sweeper.config.reading import (
     settings_within,
     written,
 )
-from sweeper.config.refusals import MISSING, format_value, unknown_name, unknown_setting
+from sweeper.config.refusals import format_value, missing, unknown_name, unknown_setting
 from sweeper.config.search import (
     CategoricalSearch,
     FloatSearch,
@@ -218,7 +218,7 @@ def _read_by_type(
         return read_table(SameAs, raw, key, [f"{key}.same_as"])
     options = ", ".join(ENTRIES)
     if "type" not in raw:
-        return None, [Flaw(f"{key}.type", MISSING, f"write one of {options}")]
+        return None, [missing(f"{key}.type", f"write one of {options}")]
     entry_type = ENTRIES.get(raw["type"]) if isinstance(raw["type"], str) else None
     if entry_type is None:
         return None, [unknown_name(f"{key}.type", raw["type"], options)]

@@ -19,6 +19,8 @@ from pydantic.fields import FieldInfo
 class FlawKind(Enum):
     """What is wrong with a value, if a better hint may depend on it."""
 
+    MISSING = auto()
+    UNKNOWN_SETTING = auto()
     NOT_A_NUMBER = auto()
     NOT_AN_INTEGER = auto()
     NOT_A_BOOLEAN = auto()
@@ -32,8 +34,8 @@ class FlawKind(Enum):
 class Flaw:
     """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line.
 
-    `meant` is the key that an unknown one was probably meant to be. A flaw of a `kind` also has the
-    invalid `value`.
+    `meant` is the key that an unknown one was probably meant to be. `value` is the
+    invalid one, if the flaw has a `kind` and something is written.
     """
 
     key: str

@@ -37,7 +37,7 @@ from sweeper.config.reading import (
     settings_within,
     table_class,
 )
-from sweeper.config.refusals import MISSING, format_value, unknown_name
+from sweeper.config.refusals import format_value, missing, unknown_name
 from sweeper.config.space import SEARCHED_TABLES
 from sweeper.config.study import StudyTable
 from sweeper.config.table import Flaw, Table
@@ -68,7 +68,7 @@ class Variants:
         options += f', or "{self.form}"' if self.user_defined is not None else ""
         chosen = raw.get(self.by, self.default)
         if chosen is None:
-            return None, [Flaw(key, MISSING, f"write one of {options}")]
+            return None, [missing(key, f"write one of {options}")]
         if self.user_defined is not None and isinstance(chosen, str) and is_function(chosen):
             return self.user_defined, []
         if not isinstance(chosen, str) or chosen not in self.of:

@@ -23,9 +23,9 @@ from sweeper.config.reading import (
     written,
 )
 from sweeper.config.refusals import (
-    MISSING,
     format_value,
     is_array,
+    missing,
     unknown_setting,
     without_consequences,
 )
@@ -114,7 +114,7 @@ class Draft:
 
     def _at_its_entry(self, flaw: Flaw) -> Flaw:
         """Move a flaw in a value that is only written in `[search]` to its entry there."""
-        is_drawn = flaw.key in self._searched and flaw.found != MISSING
+        is_drawn = flaw.key in self._searched and flaw.kind is not FlawKind.MISSING
         if not is_drawn or with_default(self._raw, flaw.key.split("."), None) == self._raw:
             return flaw
         return replace(flaw, key=f"search.{flaw.key}")
@@ -233,7 +233,7 @@ class Draft:
     def _check_top_level(self) -> None:
         version = self._raw.get("version")
         if version is None:
-            self.flaws.append(Flaw("version", MISSING, "write version = 1"))
+            self.flaws.append(missing("version", "write version = 1"))
         elif type(version) is not int or version != 1:
             self.flaws.append(Flaw("version", f"no version {format_value(version)}", "write 1"))
         edition = self._raw.get("edition", EDITION)
@@ -325,14 +325,14 @@ class Draft:
         self.flaws += [
             self._with_phases(flaw)
             for flaw in flaws
-            if not (flaw.found == MISSING and flaw.key in self._searched)
+            if not (flaw.kind is FlawKind.MISSING and flaw.key in self._searched)
         ]
         return table
 
     def _with_phases(self, flaw: Flaw) -> Flaw:
         """Add to a missing learning rate that the phases without one may have it instead."""
         table, *_, setting = flaw.key.split(".")
-        if (table, setting, flaw.found) != ("optimizer", "lr", MISSING):
+        if (table, setting, flaw.kind) != ("optimizer", "lr", FlawKind.MISSING):
             return flaw
         own = [f"train.phases.{name}.lr" for name in self._unrated_phases() or ()]
         return replace(flaw, hint=f"{flaw.hint}, or {' and '.join(own)}") if own else flaw
@@ -357,7 +357,7 @@ class Draft:
                 and with_default(raw, setting.split("."), 0) != raw
             ):
                 hint = f"write {setting} = ... in [{name}], for trials that do not draw it"
-                self.flaws.append(Flaw(key, MISSING, hint))
+                self.flaws.append(missing(key, hint))
         return raw
 
     def _with_unused_rates(self, kind: type[Table], raw: RawTable) -> RawTable:

@@ -85,9 +85,9 @@ def check(db: sqlite3.Connection, name: str) -> int:
         ValueError, TypeError, KeyError: the version, or a plan, is not valid JSON any more.
     """
     # SQLite notices a row that its page no longer counts, but not a flipped bit in a value
-    (said,) = _rows(db, "PRAGMA quick_check(1)")[0]
-    if said != "ok":
-        raise damaged_error(name, f"SQLite says: {said}")
+    (verdict,) = _rows(db, "PRAGMA quick_check(1)")[0]
+    if verdict != "ok":
+        raise damaged_error(name, f"SQLite says: {verdict}")
     _check_rows(db, name, "meta")  # the same in every version, and checked before it is used
     rows = _rows(db, "SELECT body FROM meta WHERE key = 'schema_version'")
     if not rows:

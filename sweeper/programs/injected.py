@@ -33,7 +33,7 @@ def at_rate(
     def update(updates: Any, state: Any, params: Any = None, **loss: Any) -> tuple[Any, Any]:
         if any(_injected_states(state)):
             like = updates if params is None else params
-            choice = _depend_on_rate(lambda rate: made(rate).init(like), rate)
+            choice = _find_rate_dependent(lambda rate: made(rate).init(like), rate)
             state = _replace_hyperparams(state, optimizer.init(like), iter(choice))
         return optimizer.update(updates, state, params, **loss)
 
@@ -77,7 +77,7 @@ def _replace_hyperparams(state: PyTree, fresh: PyTree, choice: Iterator[dict[str
     return jax.tree.map(replaced, state, fresh, is_leaf=_is_injected)
 
 
-def _depend_on_rate(init: Callable[[Number], PyTree], rate: Number) -> Choice:
+def _find_rate_dependent(init: Callable[[Number], PyTree], rate: Number) -> Choice:
     """Which hyperparameters in the state that `init` returns depend on the rate."""
 
     def numbers(rate: Number) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ class Owner(NamedTuple):
     host: str
 
 
-def read_lock(run_dir: RunDir) -> str:
+def read_lock_file(run_dir: RunDir) -> str:
     """The text of the lock file; empty if it has none, or cannot be read."""
     if not run_dir.lock.is_file():  # a pipe would block
         return ""
@@ -33,7 +33,7 @@ def read_lock(run_dir: RunDir) -> str:
         return ""
 
 
-def owner_in(text: str) -> Owner | None:
+def parse_owner(text: str) -> Owner | None:
     """The process that the text of a lock file names; None if it names none."""
     match text.split():
         case [pid, host]:
@@ -86,7 +86,7 @@ def _has_lost_lock(run_dir: RunDir, host: str) -> bool:
     """
     import fcntl  # only on POSIX
 
-    owner = owner_in(read_lock(run_dir))
+    owner = parse_owner(read_lock_file(run_dir))
     if owner is None or owner.host != host:
         return False
     try:

@@ -22,7 +22,7 @@ from filelock import FileLock, SoftFileLock, Timeout
 from sweeper.errors import Problem, StudyHeldError
 from sweeper.files import open_inside
 from sweeper.ledger import is_held
-from sweeper.results.owner import owner_in, read_lock
+from sweeper.results.owner import parse_owner, read_lock_file
 from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 
@@ -42,7 +42,7 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         StudyHeldError: another process has the lock, or has the ledger open.
     """
     # read before locking, since some versions of filelock empty the file
-    before = read_lock(run_dir)
+    before = read_lock_file(run_dir)
     try:
         lock = _lock(run_dir)
     except Timeout:
@@ -52,13 +52,13 @@ def hold(run_dir: RunDir) -> Iterator[None]:
         if is_held(run_dir.ledger):
             raise _held_by(run_dir, _of_status(run_dir))
         _record_owner(run_dir, f"{os.getpid()} {socket.gethostname()}")
-        own = read_lock(run_dir)
+        own = read_lock_file(run_dir)
         _held_here.add(place)
         try:
             yield
         finally:
             _held_here.discard(place)
-            if read_lock(run_dir) == own:  # otherwise the directory was replaced
+            if read_lock_file(run_dir) == own:  # otherwise the directory was replaced
                 # if a study was killed, its status names the process that the file named before
                 _record_owner(run_dir, before)
 
@@ -79,7 +79,7 @@ def _lock(run_dir: RunDir) -> AbstractContextManager[object]:
     try:
         return SoftFileLock(run_dir.owner, timeout=0).acquire()
     except Timeout:
-        owner = _owner(read_lock(run_dir))
+        owner = _owner(read_lock_file(run_dir))
         if run_dir.root.resolve() in _held_here:
             raise _held_by(run_dir, owner) from None
         found = f"another process runs this study{owner}, or was killed while running it"
@@ -121,7 +121,7 @@ def _record_owner(run_dir: RunDir, text: str) -> None:
 
 def _owner(text: str) -> str:
     """The process that the text of a lock file names, in words; empty if it names none."""
-    owner = owner_in(text)
+    owner = parse_owner(text)
     return "" if owner is None else _in_words(*owner)
 
 
