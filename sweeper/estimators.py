@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil
@@ -33,17 +31,11 @@ from sklearn.utils.validation import (
 from sweeper import api
 from sweeper.config.kinds import is_function
 from sweeper.config.study import EDITION
-from sweeper.config.tables import all_settings
-from sweeper.config.toml import IN_MAPPING
 from sweeper.config.train import better, column_of
 from sweeper.data.identity import written
 from sweeper.errors import (
-    FRESH,
-    DataError,
     FitError,
     Problem,
-    SetupError,
-    StudyError,
     counted,
     did_you_mean,
     listed,
@@ -55,6 +47,7 @@ from sweeper.results.events import Event, Observer, RoundClosed, Warned
 from sweeper.results.formatting import best_trial, none_feasible, states
 from sweeper.results.read import Results
 from sweeper.sweep.session import session
+from sweeper.templates.arguments import ARGUMENTS, as_value_errors, with_arguments
 from sweeper.templates.mapping import load_study
 
 if TYPE_CHECKING:
@@ -65,36 +58,11 @@ if TYPE_CHECKING:
 _LEAST_ROWS = 2
 # how trials end early, as `init` writes it
 _PRUNER = {"name": "halving", "min_resource": 4, "reduction_factor": 3}
-# the settings that have an argument
-_ARGUMENTS = {
-    "study.n_trials": "n_trials",
-    "study.metric": "metric",
-    "study.seed": "random_state",
-    "train.epochs": "epochs",
-    "search": "search",
-    "data.split.val": "validation_fraction",
-    "results.dir": "run_dir",
-    "results.ensemble": "ensemble",
-}
 _CLASS_WEIGHTS = "data.class_weights"
 # studies of earlier editions get codes of classes that are not text
 _LABELS_SINCE = 5
 # the edition since which whole float labels are integers there
 _INTEGERS_SINCE = 6
-_OF_METRIC = {"train.metrics": "metric"}
-# a setting of a mapping with its value, what goes with a metric, and the key of an argument
-_PAIR = re.compile(r"""'(\w+\.[\w.]+)': ('[^']*'|"[^"]*"|\[[^]]*]|{[^}]*}|[^\s,;)]+)""")
-_WITH_METRIC = re.compile(r" \(with 'study\.direction': [^()]*\)")
-_KEY = re.compile("|".join(rf"\b{re.escape(key)}\b" for key in _ARGUMENTS if "." in key))
-# the tables whose settings are not those of a model or its training
-_TABLES = ("data.", "study.", "train.", "schedule.", "execution.", "results.")
-# the column that a remark is about, and advice to add it to a setting
-_COLUMN = re.compile(r"column ('[^']*') ")
-_ADDED = re.compile(r"add ('[^']*') to (data\.\w+)")
-# a setting without its table, unless it is in a table of its own, and the words for its table
-_BARE = re.compile(r"\{[^{}]*\}|(?<!column )'(\w+)': (?=['\"\[{]|True|False)")
-_IN_TABLE = re.compile(r" in \[data\]")
-_SETTING = re.compile(rf"(?<!['\w.])(?:{'|'.join(map(re.escape, _TABLES))})\w+(?:\.\w+)*")
 # the settings that `fit` derives from its arguments
 _DERIVED = ("data.source", "data.path", "data.target", "data.weight")
 
@@ -250,7 +218,7 @@ class _Sweep(BaseEstimator, ABC):
         directory = ScratchDirectory() if self.run_dir is None else None
         run_dir = self.run_dir if directory is None else directory.path / "run"
         settings = self._checked_settings()
-        with _as_value_errors(settings):
+        with as_value_errors(settings):
             self._run(self._study(settings, table, data, names, run_dir), directory)
         self._kept = directory
         return self
@@ -265,7 +233,7 @@ class _Sweep(BaseEstimator, ABC):
             found = f"no trial completed ({states(results.status)})"
             hint = "search other values, or train more trials or epochs"
             if infeasible := none_feasible(results.status):
-                found, _, hint = _with_arguments(infeasible).partition("; ")
+                found, _, hint = with_arguments(infeasible).partition("; ")
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
         trial, n_folds = int(best["trial_number"]), study.study.folds or 1
@@ -447,9 +415,9 @@ class _Sweep(BaseEstimator, ABC):
             hint = "pass settings={'study.direction': 'minimize'}, or 'maximize'"
             raise FitError(Problem("", "metric", found, hint))
         for key in settings:
-            around = next((one for one in _ARGUMENTS if f"{key}.".startswith(f"{one}.")), None)
+            around = next((one for one in ARGUMENTS if f"{key}.".startswith(f"{one}.")), None)
             if around is not None:
-                found, hint = "an argument has this setting", f"pass {_ARGUMENTS[around]} instead"
+                found, hint = "an argument has this setting", f"pass {ARGUMENTS[around]} instead"
                 raise FitError(Problem("settings", key, found, hint))
             if key in _DERIVED:
                 found, hint = "fit sets it", "remove it"
@@ -669,7 +637,7 @@ def _observer(reports_as: str | None) -> Observer:
 
     def observe(event: Event) -> None:
         if isinstance(event, Warned) and not event.is_news:
-            warn_caller(SweepWarning(_with_arguments(event.message)))
+            warn_caller(SweepWarning(with_arguments(event.message)))
         elif isinstance(event, RoundClosed) and reports_as is not None:
             status = event.status
             best = f"; {best_trial(status.metric, status.best)}" if status.best else ""
@@ -720,81 +688,3 @@ def _unused(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-@contextmanager
-def _as_value_errors(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Raise what is wrong with the data or with `settings` as a ValueError, like scikit-learn."""
-    arguments = _ARGUMENTS if "train.metrics" in settings else _ARGUMENTS | _OF_METRIC
-    try:
-        yield
-    except (DataError, StudyError) as error:
-        problems = _without_consequences(error.problems, settings)
-        raise FitError(_of_argument(one, arguments) for one in problems) from None
-    except SetupError as error:
-        if all(problem.where != IN_MAPPING for problem in error.problems):
-            raise
-        raise SetupError(_of_argument(one, arguments) for one in error.problems) from None
-
-
-def _without_consequences(
-    problems: Sequence[Problem], settings: Mapping[str, Any]
-) -> Sequence[Problem]:
-    """The problems without changes of the pruner that follow from another number of epochs."""
-    is_given = any(key.startswith("study.pruner") for key in settings)
-    if is_given or all(one.key != "train.epochs" for one in problems):
-        return problems
-    return [one for one in problems if not one.key.startswith("study.pruner")]
-
-
-def _of_argument(problem: Problem, arguments: Mapping[str, str]) -> Problem:
-    """A problem of a study, at the argument of the estimator that it comes from."""
-    is_resumed = FRESH in problem.hint
-    hint = "restore it, or pass another run_dir" if is_resumed else _with_arguments(problem.hint)
-    problem = replace(problem, found=_with_arguments(problem.found), hint=hint)
-    if problem.where != IN_MAPPING:
-        return problem
-    if problem.key.startswith("search"):
-        return replace(problem, where="search", key=problem.key.removeprefix("search").lstrip("."))
-    if problem.key in arguments:
-        return replace(problem, where="", key=arguments[problem.key])
-    return replace(problem, where="" if problem.key.startswith("data") else "settings")
-
-
-def _with_arguments(text: str) -> str:
-    """A text with settings as in a mapping, with those that an estimator takes."""
-    column = _COLUMN.match(text)
-    if column is not None:
-        text = text.replace("add it to", f"add {column[1]} to")
-    text = _ADDED.sub(lambda found: f"pass '{found[2]}': [{found[1]}]", _WITH_METRIC.sub("", text))
-    full = _BARE.sub(lambda found: _with_table(found[0], found[1]), _IN_TABLE.sub("", text))
-    pairs = _PAIR.sub(lambda found: _passed(found[1], found[2]), full)
-    keys = _KEY.sub(lambda found: _ARGUMENTS[found[0]], pairs)
-    return _SETTING.sub(lambda found: _in_settings(found[0]), keys)
-
-
-def _with_table(text: str, name: str | None) -> str:
-    """The name of a setting in a mapping, with its table if only one has it."""
-    keys = [key for key in all_settings() if _is_in_table(key) and key.endswith(f".{name}")]
-    return f"'{keys[0]}': " if len(keys) == 1 else text
-
-
-def _is_in_table(key: str) -> bool:
-    """Whether a key is that of a setting directly in one of the tables of `settings`."""
-    return key.count(".") == 1 and key.startswith(_TABLES)
-
-
-def _in_settings(key: str) -> str:
-    """A setting in the argument `settings`; any other text stays."""
-    return f"settings[{key!r}]" if key in all_settings() else key
-
-
-def _passed(key: str, value: str) -> str:
-    """How to pass a setting to an estimator."""
-    table, _, name = key.partition(".")
-    if table == "search":
-        return f"search={{{name!r}: {value}}}"
-    if key == "study.metric":
-        value = value.replace("val_", "")
-    argument = _ARGUMENTS.get(key)
-    return f"{argument}={value}" if argument else f"settings={{{key!r}: {value}}}"
