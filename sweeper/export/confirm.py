@@ -175,8 +175,10 @@ def rank_finalists(before: Finalists) -> list[Row]:
     """The finalists with their new results, best first: mean, spread, and earlier values."""
     config = before.config
     known = read_trials(RunDir(config.run_dir))
-    again = {row["trial_number"]: row for row in known.rows()}
-    ranked = known.best(len(again))
+    # they are numbered from 0, but a study that repeats one trial keeps its number
+    first = 0 if config.trial is None else config.trial.number
+    again = {row["trial_number"] - first: row for row in known.rows()}
+    ranked = [number - first for number in known.best(len(again))]
     ranked += [number for number in again if number not in ranked]  # those that failed
     tested = sorted(name for name in known.names if name.startswith("test_"))  # with their spreads
     further = value_columns(len(known.metrics))[1:]

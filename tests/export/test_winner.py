@@ -20,6 +20,7 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
 from sweeper.export.reproduce import alone, compare_with_record, refit_study
+from sweeper.export.trial_file import trial_file
 from sweeper.rundir import RunDir
 from sweeper.study.lint import study_warnings
 from sweeper.sweep.session.reconcile import reconcile
@@ -132,6 +133,21 @@ def test_finalists_of_a_split_by_time_resume_with_the_seed_of_an_earlier_version
 
     assert found.data.split.seed is None
     assert reconcile(begun.canonical(), found.as_begun(record).canonical()).refused == ()
+
+
+def test_the_trial_that_a_study_repeats_is_confirmed(run_dir: RunDir, tmp_path: Path) -> None:
+    path = tmp_path / "trial.toml"
+    text = trial_file(run_dir.root, 3, path)
+    assert "number = 3" in text
+    path.write_text(text, encoding="utf-8")
+    repeated = sweeper.load_study(path, [f"results.dir={tmp_path / 'again'}"])
+    value = trained(repeated).trials()["value"].item()
+
+    found = finalists(RunDir(tmp_path / "again"), 1, 2)
+    assert trained_with_view(found.config, quiet=True)[0].state == "finished"
+    (row,) = rank_finalists(found)
+    assert (row["rank"], row["trial"], row["rank_before"], row["before"]) == (1, 3, 1, value)
+    assert row["mean"] is not None
 
 
 def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
