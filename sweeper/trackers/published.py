@@ -66,8 +66,8 @@ class Published:
         names = ["trial_number", "last_round", "state", "started_at", "finished_at"]
         names += [*self.trials.values, *(["feasible"] if "feasible" in self.trials.names else [])]
         rows = self.trials.rows(names)
-        # later rounds only add rows with a larger last_round, so that a trial keeps its place
-        rows.sort(key=lambda row: (row["last_round"], row["trial_number"]))
+        # what is added later comes last, so that a trial keeps its place
+        rows.sort(key=self._place)
         found: list[Point] = []
         best: float | None = None
         time = 0.0
@@ -97,6 +97,11 @@ class Published:
                 through = max((max(curve) for curve in drawn.values()), default=0)
                 if not self.is_running or through >= row["epochs_done"]:
                     yield self._record(row, drawn)
+
+    def _place(self, row: Row) -> tuple[float, int]:
+        """The place of a trial among all: by round, or by its end if another tool trained it."""
+        ended = (_ended_at(row) or 0.0) if self.status.is_imported else row["last_round"]
+        return ended, row["trial_number"]
 
     def _record(self, row: Row, curves: Mapping[str, Mapping[int, float | None]]) -> TrialRecord:
         ended_at = _ended_at(row) or self.status.updated_at

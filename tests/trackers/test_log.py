@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import optuna
 import pytest
 from pyarrow import parquet
 
@@ -18,6 +19,8 @@ from sweeper.ledger import Ledger
 from sweeper.results.publish import Publisher
 from sweeper.results.status import write_status
 from sweeper.rundir import RunDir
+from sweeper.study.optuna_import import import_optuna
+from sweeper.study.optuna_storage import open_storage
 from sweeper.trackers.log import Summary, log_study
 from sweeper.trackers.memory import read_tracker_log
 from sweeper.trackers.tracker import Logged, Point, StudyRecord, TrialRecord, by_dotted_key
@@ -196,6 +199,25 @@ def test_what_was_logged_is_not_logged_again(running: Running) -> None:
     assert sorted(kept.numbers) == [*range(8)]
     assert [point.step for point in kept.points] == [*range(1, 9)]
     assert len({study.key for study in kept.studies}) == 1
+
+
+def test_a_trial_of_an_imported_study_that_ends_late_is_logged_last(tmp_path: Path) -> None:
+    url, run_dir, kept = f"sqlite:///{tmp_path / 'old.db'}", RunDir(tmp_path / "run"), Kept()
+    sampler = optuna.samplers.RandomSampler(0)
+    study = optuna.create_study(storage=open_storage(url), study_name="old", sampler=sampler)
+    trials = [study.ask() for _ in range(4)]
+    rates = [trial.suggest_float("optimizer.lr", 0.0, 1.0) for trial in trials]
+    best = 1.0
+    for numbers in ((0, 1, 3), (2,)):
+        before = len(kept.points)
+        for number in numbers:
+            study.tell(trials[number], rates[number])
+        import_optuna(url, None, run_dir.root, {}, ["val_loss"])
+        log_study(run_dir, lambda study, memory: kept, top=3)
+        for point, number in zip(kept.points[before:], numbers, strict=True):
+            best = min(best, rates[number])
+            assert point.values == {"val_loss": rates[number], "best_val_loss": best}
+    assert [point.step for point in kept.points] == [1, 2, 3, 4]
 
 
 def test_following_logs_each_round_until_the_study_ends(running: Running) -> None:
