@@ -176,7 +176,7 @@ async function select(numbers, isAnew = false) {
 }
 function mark() {
   const missing = [...selected].filter((number) => curves.get(number)?.length === 0).join(", ");
-  if ($("picked")) $("picked").value = [...selected].join(" ");
+  if ($("picked") && document.activeElement !== $("picked")) $("picked").value = [...selected].join(" "); // nobody is typing there
   if ($("missing")) $("missing").textContent = missing && `${report ? "This report contains no curves" : "There are no curves yet"} of trial ${missing}.`;
   document.querySelectorAll("[data-trial]").forEach((it) => { it.ariaPressed = selected.has(Number(it.dataset.trial)); });
   drawnRows.forEach(markRow);
@@ -334,7 +334,10 @@ async function start() {
   $("theme").onclick = () => theme(root.dataset.theme !== "dark");
   $("study").onchange = ({ target }) => { location.search = `?study=${target.selectedIndex}`; };
   $("main").onchange = ({ target }) => {
-    if (target.id === "picked") select((target.value.match(/\d+/g) ?? []).map(Number));
+    if (target.id === "picked") {
+      select((target.value.match(/\d+/g) ?? []).map(Number));
+      target.value = [...selected].join(" ");
+    }
     if (target.className === "choice") choose(target, target.value);
   };
   $("main").onclick = ({ target }) => {
