@@ -6,6 +6,7 @@ const study = Number(new URLSearchParams(location.search).get("study")) || 0, ta
 const drawnRows = new Map(), selected = new Set(), curves = new Map(), charts = new Map(), chosen = new Map();
 let report = null, shown = null, grid = null; // data of a report; the rows that pass the filters, if not all
 let firstRun = null; // of the study that the page shows, as soon as it is known
+let hasSelected = false, lacksCurves = false; // any trial, also the best by itself; of a selected trial, until the next poll
 const REPLACED = ["series", "xAxis", "yAxis", "visualMap"]; // others keep what the reader did, and keys that they are not given
 const DEFAULTS = { min: null, max: null, minInterval: null, logBase: 10 }; // of axes that are not replaced, since they keep the brushes
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -166,11 +167,15 @@ const toggle = (number) => select(selected.has(number) ? [...selected].filter((i
 async function select(numbers, isAnew = false) {
   selected.clear();
   numbers.slice(-MOST_SELECTED).forEach((number) => selected.add(number));
+  hasSelected ||= selected.size > 0;
   mark();
   restale(ofTrials);
-  for (const number of numbers.filter((it) => isAnew || !curves.get(it)?.length)) {
-    curves.set(number, report ? report.curves[study][number] ?? [] : await ask(`studies/${study}/curves/${number}`));
-  }
+  lacksCurves = false;
+  try {
+    for (const number of [...selected].filter((it) => isAnew || !curves.get(it)?.length)) {
+      curves.set(number, report ? report.curves[study][number] ?? [] : await ask(`studies/${study}/curves/${number}`));
+    }
+  } catch (error) { [lacksCurves, $("trouble").textContent] = [true, `No curves: ${error.message}`]; }
   restale((item) => item.curves);
   mark();
 }
@@ -281,8 +286,10 @@ function apply(sent) {
   sent.views.filter((view) => view.charts && !(view.name === "trials" && grid)).forEach(show); // columns are kept
   grid?.grow();
   restale();
-  if (!selected.size && sent.select !== null && !curves.size) select([sent.select]);
-  else if (sent.views.some((view) => view.name === "curves" && view.charts)) select([...selected], true); // the curves have grown
+  const haveGrown = sent.views.some((view) => view.name === "curves" && view.charts), known = [...curves.keys()];
+  if (haveGrown) known.filter((number) => !selected.has(number)).forEach((number) => curves.delete(number));
+  if (!hasSelected && sent.select !== null) select([sent.select]);
+  else if (haveGrown || lacksCurves) select([...selected], true);
   $("main").ariaBusy = "false";
 }
 function show(view) {
