@@ -46,18 +46,19 @@ class Cells:
         order = np.argsort(cells, kind="stable")  # merges what is already sorted
         cells = cells[order]
         first = np.flatnonzero(np.diff(cells, prepend=-1))
-        sums, counts = (
-            np.add.reduceat(np.concatenate(parts)[order], first, dtype=kind)
-            for parts, kind in (
-                ([self.sums, *(one.sums for one in more)], np.float64),
-                ([self.counts, *(one.counts for one in more)], np.uint16),
+        with np.errstate(over="ignore"):  # the sum of numbers that are too large is infinite
+            sums, counts = (
+                np.add.reduceat(np.concatenate(parts)[order], first, dtype=kind)
+                for parts, kind in (
+                    ([self.sums, *(one.sums for one in more)], np.float64),
+                    ([self.counts, *(one.counts for one in more)], np.uint16),
+                )
             )
-        )
-        return Cells(cells[first], sums.astype(np.float32), counts)
+        return Cells(cells[first], sums, counts)
 
     def means(self, cells: slice | np.ndarray = slice(None)) -> np.ndarray:
         """The means over the members, of the cells at these indices."""
-        return self.sums[cells] / self.counts[cells].astype(np.float32)
+        return self.sums[cells] / self.counts[cells]
 
     def epochs(self) -> np.ndarray:
         """The epochs in which any trial was measured, from 0."""
@@ -133,7 +134,7 @@ class Curves:
         ends = np.searchsorted(known.cells, (epochs + 1) * _TRIALS).tolist()
         found: Band = []
         for epoch, first, end in zip(epochs.tolist(), [0, *ends], ends, strict=False):
-            values = known.means(slice(first, end)).astype(np.float64)
+            values = known.means(slice(first, end))
             values = values[np.isfinite(values)]
             if len(values):
                 low, middle, high = np.quantile(values, _QUANTILES).tolist()

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from sweeper.dashboard.curves import Curves
+from sweeper.dashboard.views.learning import curve_record, learning_view
 from sweeper.errors import SetupError
 from sweeper.results.columns import METRICS
 from sweeper.results.tables import rows_table
@@ -83,6 +84,32 @@ def test_the_band_has_the_quantiles_of_remaining_trials(tmp_path: Path) -> None:
     there = [values[:, 0], values[:, 1], values[1:, 2]]
     for (epoch, *band), of in zip(curves.band(("m", None)), there, strict=True):
         assert band == pytest.approx(np.quantile(of, (0.1, 0.5, 0.9)), abs=1e-6), epoch
+
+
+def test_values_beyond_single_precision_are_drawn(tmp_path: Path) -> None:
+    rows = [row(trial, epoch, 10.0**epoch) for trial in (0, 1) for epoch in (1, 39, 300)]
+    write(tmp_path, 1, [*rows, row(2, 400, 1.5e308, fold=0), row(2, 400, 1.5e308, fold=1)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    (found,) = curves.curve(1)
+    assert found["values"].tolist() == [10.0, 1e39, 1e300]
+    assert [low for _, low, *_ in curves.band(("m", None))] == [10.0, 1e39, 1e300]
+    _, choice = learning_view(curves, "m")
+    ((_, (drawn,)),) = choice["alternatives"]
+    assert "after epoch 300" in drawn["place"]["label"]
+    assert "None" not in drawn["place"]["label"]
+
+
+def test_a_metric_whose_means_are_infinite_leaves_those_of_others(tmp_path: Path) -> None:
+    huge = [row(0, 1, 1.5e308, metric="huge", fold=fold) for fold in (0, 1)]
+    write(tmp_path, 1, [row(0, 1, 1.0), *huge])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    _, choice = learning_view(curves, "m")
+    (_, (drawn,)), (_, (said,)) = choice["alternatives"]
+    assert drawn["kind"] == "chart"
+    assert said["text"] == "The values of huge are too large to be drawn."
+    assert curve_record(curves, 0) == [["huge", None, [1], [None]], ["m", None, [1], [1]]]
 
 
 def test_phases_have_curves_of_their_own(tmp_path: Path) -> None:

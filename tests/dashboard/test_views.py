@@ -84,6 +84,7 @@ def test_the_history_can_leave_the_worse_half_out() -> None:
     ("values", "log"),
     [
         ([1, 10, 100, 1000], True),
+        ([1e-300, 1e-300, 1e300, 1e308], True),
         ([1, 2, 3], False),
         ([-1, 10, 1000, 9000], False),
         ([1e-9], False),

@@ -20,7 +20,7 @@ def wants_log(values: np.ndarray) -> bool:
     if len(finite) < 3 or finite.min() <= 0:
         return False
     low, high = np.quantile(finite, (0.1, 0.9))
-    return bool(high / low > _SPREAD)
+    return bool(high / _SPREAD > low)  # the quotient of both may be too large for a float
 
 
 def ends_if_equal(values: np.ndarray) -> dict[str, float]:
