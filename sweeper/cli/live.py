@@ -143,7 +143,7 @@ def _bar(finished: int | None, n_trials: int, *texts: str) -> RenderableType:
 
 
 def _status_lines(status: Status, since_s: float) -> list[RenderableType]:
-    """The status at the last commit, `since_s` seconds ago; the remaining time keeps counting."""
+    """The status at the last commit, `since_s` seconds ago, with the time that is left now."""
     finished = formatting.finished_trials(status.counts)
     ended = f"{finished} of {counted(status.n_trials, 'trial')}"
     bar = _bar(finished, status.n_trials, ended, formatting.pace(status, since_s))
@@ -201,7 +201,6 @@ class LineView(View):
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._tell_time, name="view", daemon=True)
         self._started_at = self._said_at = time.monotonic() - ran_s
-        self._last_round = ""
         self._best: float | None = None
         self._tenth = 0
 
@@ -237,9 +236,6 @@ class LineView(View):
 
     def _new_lines(self, status: Status) -> list[str]:
         """The new facts after a round, compared with the rounds before."""
-        self._last_round = f"round {status.round}: {formatting.progress(status)}"
-        if diverged := formatting.outcomes(status).get(formatting.DIVERGED):
-            self._last_round += f", {diverged} diverged"
         lines: list[str] = []
         if status.best is not None and status.best["value"] != self._best:
             self._best = status.best["value"]
@@ -247,7 +243,7 @@ class LineView(View):
         percent = 100 * formatting.finished_trials(status.counts) // status.n_trials
         if percent // 10 > self._tenth:
             self._tenth = percent // 10
-            lines.append(f"{percent} %, {self._last_round}")
+            lines.append(f"{percent} %, {_last_round(status, since_s=0.0)}")
         return lines
 
     def _tell_time(self) -> None:
@@ -265,16 +261,28 @@ class LineView(View):
     def _activity(self) -> str:
         """What goes on before the first commit; empty afterwards."""
         with self._lock:
-            return "" if self._last_round else self._progress.activity(self._doing())
+            progress = self._progress
+        return progress.activity(self._doing()) if progress.status is None else ""
 
     def what_is_done(self) -> str:
         """The progress, and what the program is doing if no round has been closed."""
         with self._lock:
-            progress, last_round = self._progress, self._last_round
-        if not last_round:
-            return progress.current(self._doing(), time.monotonic())
-        compiling = progress.compiling
-        shown = f"compiling: {formatting.compiling(compiling, time.monotonic())}"
-        averaging = _AVERAGING if self._doing() == _AVERAGING else ""
-        now = (shown if compiling.is_going_on else "", str(progress.round), averaging)
-        return ", ".join(filter(None, (last_round, *now)))
+            progress = self._progress
+        now, status = time.monotonic(), progress.status
+        if status is None:
+            return progress.current(self._doing(), now)
+        compiling = f"compiling: {formatting.compiling(progress.compiling, now)}"
+        parts = (
+            _last_round(status, now - progress.status_at),
+            compiling if progress.compiling.is_going_on else "",
+            str(progress.round),
+            _AVERAGING if self._doing() == _AVERAGING else "",
+        )
+        return ", ".join(filter(None, parts))
+
+
+def _last_round(status: Status, since_s: float) -> str:
+    """The progress after a round that was committed `since_s` seconds ago."""
+    shown = f"round {status.round}: {formatting.progress(status, since_s)}"
+    diverged = formatting.outcomes(status).get(formatting.DIVERGED)
+    return f"{shown}, {diverged} diverged" if diverged else shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -32,16 +33,27 @@ from sweeper.results import formatting
 
 _SORT = {"minimize": "asc", "maximize": "desc"}
 NOTHING_YET = "No trial has ended yet."
+_COUNTING_S = 10.0  # how often a view that shows the remaining time is rebuilt
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page, rebuilt whenever one of its `sources` has changed."""
+    """A section of the page, rebuilt whenever one of its `sources` has changed.
+
+    One that `shows_time` is also rebuilt as time passes, while the study runs.
+    """
 
     name: str
     title: str
     sources: tuple[PublishedFile, ...]
     blocks: Callable[[PublishedStudy], list[Block]]
+    shows_time: bool = False
+
+    def version(self, study: PublishedStudy) -> tuple[int, ...]:
+        """Numbers that change whenever the section has to be rebuilt."""
+        is_counting = self.shows_time and study.status.is_running
+        passed = int(time.time() // _COUNTING_S) if is_counting else 0
+        return (*study.version(self.sources), passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ def _by_importance(
 
 
 VIEWS = (
-    Section("status", "Status", ("status", "trials"), status_view),
+    Section("status", "Status", ("status", "trials"), status_view, shows_time=True),
     Section("trials", "Trials", ("trials",), _of_trials(_table)),
     Section("history", "History", ("trials",), _of_trials(history_view)),
     Section("curves", "Learning curves", ("curves", "trials"), _learning),
@@ -171,11 +183,7 @@ class Page:
     def _views(self, index: int) -> list[tuple[str, str, dict[str, Any]]]:
         study = self.studies[index]
         found = [
-            (
-                view.name,
-                *self._view(index, view.name, study.version(view.sources), view),
-            )
-            for view in VIEWS
+            (view.name, *self._view(index, view.name, view.version(study), view)) for view in VIEWS
         ]
         versions = tuple(study.version(("status", "trials")) for study in self.studies)
         return [*found, (COMPARISON[0], *self._view(-1, COMPARISON[0], versions, None))]

@@ -211,7 +211,7 @@ def front_trial(metric: str | Sequence[str], trial: Mapping[str, Any]) -> str:
 
 
 def pace(status: Status, since_s: float = 0.0) -> str:
-    """Rate, and remaining time `since_s` seconds after the status, as far as known.
+    """Rate, and remaining time `since_s` seconds after the last commit, as far as known.
 
     A study that does not run, or is about to end, has no remaining time.
     """
@@ -224,11 +224,20 @@ def pace(status: Status, since_s: float = 0.0) -> str:
     return ", ".join(found)
 
 
-def progress(status: Status) -> str:
-    """The progress of a study: `38 of 64 trials, 120 per minute, 0:16 left`."""
+def progress(status: Status, since_s: float | None = None) -> str:
+    """The progress of a study: `38 of 64 trials, 120 per minute, 0:16 left`.
+
+    The remaining time is that `since_s` seconds after the last commit; by default, that is now.
+    """
     trials = f"{finished_trials(status.counts)} of {counted(status.n_trials, 'trial')}"
-    known = pace(status)
+    known = pace(status, _since_commit(status) if since_s is None else since_s)
     return f"{trials}, {known}" if known else trials
+
+
+def _since_commit(status: Status) -> float:
+    """The seconds since the last commit; 0 before the first, or if it seems to be ahead of us."""
+    at = status.committed_at
+    return 0.0 if at is None else max(0.0, time.time() - at)
 
 
 def compiling(counts: Compiling, now: float) -> str:

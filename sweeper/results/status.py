@@ -50,7 +50,7 @@ class Status:
     trials_per_minute: float | None
     """The rate of this session; None if too little is known."""
     eta_s: float | None
-    """The seconds until all trials have ended; None if too little is known."""
+    """The seconds from `committed_at` until all trials have ended; None if too little is known."""
     running: Sequence[Mapping[str, Any]]
     """One entry per bucket of the round in training: bucket, place, class_id, class_name, trials
     and their params. The place is None until the bucket starts."""

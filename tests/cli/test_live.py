@@ -131,6 +131,17 @@ def test_lines_say_what_is_compiled_before_the_first_round() -> None:
     assert idle.what_is_done().startswith("compiling and training in workers, ")
 
 
+def test_lines_count_the_remaining_time_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    view = LineView(_written())
+    view(RoundClosed(replace(STATUS, diverged=1, counts={**STATUS.counts, "PRUNED": 1})))
+    for since, left in ((0.0, ", 0:34 left"), (30.0, ", 0:04 left"), (60.0, "")):
+        now[0] = 100.0 + since
+        said = f"round 1: 4 of 20 trials, 30 per minute{left}, 1 diverged"
+        assert view.what_is_done() == said
+
+
 def test_a_program_is_not_said_to_train_once_the_rounds_are_over() -> None:
     progress = Progress().after(RoundStarted(1, 20), 0.0)
     assert progress.activity(IDLE) == "training"

@@ -79,6 +79,27 @@ def test_new_rows_come_without_the_old_ones(run_dir: RunDir, tmp_path: Path) -> 
     assert changed.isdisjoint({"curves", "execution", "importance"})
 
 
+def test_the_remaining_time_of_a_running_study_counts_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    run_dir = only_status(tmp_path)
+    write_status(run_dir, replace(STATUS, committed_at=990.0))
+    page = Page([PublishedStudy(run_dir)])
+    first = page.payload(0)
+    assert "0:24 left" in first["views"][0]["html"]
+    now[0] += 10.0
+    second = page.payload(0, known_of(first))
+    changed = {view["name"]: view["html"] for view in second["views"] if "html" in view}
+    assert changed.keys() == {"status"}
+    assert "0:14 left" in changed["status"]
+    write_status(run_dir, replace(STATUS, committed_at=990.0, state="finished"))
+    third = page.payload(0, known_of(second))
+    now[0] += 10.0
+    assert not any("html" in view for view in page.payload(0, known_of(third))["views"])
+
+
 def test_a_page_recognises_a_study_that_was_started_from_scratch(
     run_dir: RunDir, tmp_path: Path
 ) -> None:

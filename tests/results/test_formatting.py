@@ -140,6 +140,15 @@ def test_only_a_running_study_has_time_left(state: Literal["finished", "failed"]
     assert formatting.pace(STATUS, since_s=40.0) == "30 per minute"
 
 
+def test_the_remaining_time_counts_down_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    ago = {3.0: "0:31 left", 34.0: "", 1e9: "", -3600.0: "0:34 left"}  # also if a clock is wrong
+    for seconds, left in ago.items():
+        status = replace(STATUS, trials_per_minute=None, committed_at=1000.0 - seconds)
+        assert formatting.progress(status) == ", ".join(filter(None, ("3 of 20 trials", left)))
+        assert formatting.progress(status, 10.0) == "3 of 20 trials, 0:24 left"
+
+
 @pytest.mark.parametrize(
     ("epoch", "why"),
     [(None, "learning rate"), (1, "from epoch 1; check the loss"), (3, "after some")],
