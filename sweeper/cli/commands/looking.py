@@ -119,15 +119,14 @@ def verify(
     refuse_misspelt(directory)
     from sweeper.sweep import verify
 
-    done = verify.restore_ledger(run_dir) if restore else None
+    done = verify.restore_ledger(run_dir, trust_code=trust_code) if restore else None
     left = verify.repair(run_dir, trust_code=trust_code) if repair else ()
     found = verify.verify(run_dir, trust_code=trust_code)
-    if not as_json and (done is not None or left):
-        print_shown(*(() if done is None else (done,)), *left)
     if as_json:
-        print_json({"run_dir": str(directory), **asdict(found)})
+        actions = {"restored": done, "not_rewritten": left}
+        print_json({"run_dir": str(directory), **asdict(found), **actions})
     else:
-        print_shown(*found.looked_at, *map(str, found.damage))
+        print_shown(*filter(None, (done, *left)), *found.looked_at, *map(str, found.damage))
         if not found.damage:
             print_shown("no damage found")
     raise typer.Exit(bool(found.damage))

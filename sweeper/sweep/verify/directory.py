@@ -103,8 +103,8 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
 
-def restore_ledger(run_dir: RunDir) -> str:
-    """Restore the copy of the ledger, and rewrite every view of it; returns a report.
+def restore_ledger(run_dir: RunDir, *, trust_code: bool = False) -> str:
+    """Restore the copy of the ledger, and `repair` every view of it; returns a report.
 
     Raises:
         StudyError: the ledger is intact.
@@ -119,10 +119,10 @@ def restore_ledger(run_dir: RunDir) -> str:
     with hold(run_dir):
         rounds = backup.restore_backup(run_dir)
         lost = _lost_requests(run_dir, published)
-    repair(run_dir)
+    left = "".join(f"{what}; " for what in repair(run_dir, trust_code=trust_code))
     source = f"{run_dir.backup.name}, which ends with round {rounds}"
     done = f"{run_dir.ledger.name} was restored from {source}"
-    return f"{done}; {lost}resume the study to repeat the later training"
+    return f"{done}; {left}{lost}resume the study to repeat the later training"
 
 
 def _published_requests(run_dir: RunDir) -> dict[int, str]:

@@ -136,6 +136,27 @@ def test_a_changed_number_in_prepared_data_is_found(copied: RunDir) -> None:
     assert damage_in(copied) == {"preparation.json": "it cannot be read (it is not a JSON object)"}
 
 
+def test_json_says_what_was_restored_and_what_was_not_rewritten(
+    copied: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def done(*options: str) -> tuple[str | None, list[str]]:
+        damaged(copied, "baseline.json")
+        sweeper.command("verify", str(copied.root), "--json", *options)
+        found = json.loads(capsys.readouterr().out)
+        assert found["damage"] == []
+        return found["restored"], found["not_rewritten"]
+
+    removed = "baseline.json was removed: the next run writes it again"
+    assert done("--repair") == (None, [removed])
+    shutil.copy(copied.schema, copied.baseline)  # anything, to be damaged again
+    copied.ledger.write_bytes(b"")
+    restored, left = done("--restore-ledger", "--repair")
+    assert left == []
+    assert restored is not None
+    assert restored.startswith("ledger.db was restored from ledger.backup.db")
+    assert f"; {removed}; requests that were granted later" in restored
+
+
 def test_commands_name_damage_and_obstacles(
     command: CommandLine,
 ) -> None:
