@@ -27,6 +27,9 @@ from sweeper.results.ranking import is_feasible, value_columns
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 
+_LONGEST_NAME = 100  # of a study
+_ENDING = "-confirm"
+
 
 @dataclass(frozen=True, slots=True)
 class Finalists:
@@ -135,7 +138,7 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
     """The tables of the study that trains them again."""
     tables = tables_on_same_rows(before)
     study = tables["study"] | {
-        "name": f"{before.study.name}-confirm",
+        "name": f"{before.study.name[: _LONGEST_NAME - len(_ENDING)]}{_ENDING}",
         "n_trials": len(rows),
         "replicates": seeds,
         # other weights, orders and draws, but the same split of the data

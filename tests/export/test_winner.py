@@ -97,7 +97,7 @@ def test_finalists_have_values_of_the_kinds_that_they_had(tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def of_own_loss(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
-    """A study with a loss of its own and a split by time, without a warning."""
+    """A study with a loss of its own, a split by time and a long name, without a warning."""
     directory = tmp_path_factory.mktemp("own_loss")
     own = "def squared(outputs, y):\n    return ((outputs - y) ** 2).mean()\n"
     (directory / "own_loss.py").write_text(own, encoding="utf-8")
@@ -106,10 +106,15 @@ def of_own_loss(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     (directory / "rows.csv").write_text(f"day,a,price\n{rows}", encoding="utf-8")
     data = 'data={source="csv",path="rows.csv",target="price",target_scale="standard"}'
     short = "study.n_trials=2", "study.sampler={name='random'}", "model.numbers=ple"
+    short += (f"study.name={100 * 'n'}",)
     loss = "train.loss=own_loss:squared", "train.task=numbers"
     config = study_in(directory, STUDY, data, "data.split.time=day", *loss, *short)
     assert study_warnings(config) == ()
     return RunDir(trained(config).run_dir.root)
+
+
+def test_the_study_of_finalists_has_a_name_of_at_most_100_letters(of_own_loss: RunDir) -> None:
+    assert finalists(of_own_loss, 2, 2).config.study.name == f"{92 * 'n'}-confirm"
 
 
 def test_studies_of_a_winner_do_not_warn_about_settings_that_they_write(
