@@ -158,10 +158,10 @@ def test_no_large_library_is_imported(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_terminal_gets_a_pager_and_colours(tmp_path: Path) -> None:
+@pytest.mark.parametrize("streams", [("stdin", "stdout", "stderr"), ("stdin", "stdout")])
+def test_a_terminal_gets_a_pager_and_colours(streams: tuple[str, ...], tmp_path: Path) -> None:
     environment = {**environment_of(tmp_path), "PAGER": "sed s/^/paged:/", "TERM": "xterm"}
     words = [sys.executable, "-m", "sweeper", "guide", "winner"]
-    streams = ("stdin", "stdout", "stderr")
     shown = shown_on_terminal(words, *streams, directory=tmp_path, environment=environment)
     assert shown.startswith(b"paged:")
     assert b"\x1b[1m" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -114,7 +115,8 @@ def _show(console: Console, shown: RenderableType) -> None:
         console.print(shown)
         return
     os.environ.setdefault("LESS", "-FRX")  # keep colours, and end at once if it fits on a screen
-    with console.pager(styles=True):
+    # the pager looks at sys.stdout, which is standard error while a command runs
+    with redirect_stdout(answers()), console.pager(styles=True):
         console.print(shown)
 
 
