@@ -62,6 +62,31 @@ def test_watching_waits_for_a_study_and_says_what_is_missing(
     assert f"digits ({awaited})" in shown.out
 
 
+def test_watching_a_directory_shows_the_newest_study_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.sleep", lambda _: begin(Path("mine/digits")))
+    for waits in (True, False):
+        sweeper.command("status", "--watch", "mine")
+        shown = capsys.readouterr()
+        assert "digits (mine/digits)" in shown.out
+        assert ("waiting for a study in mine" in shown.err) is waits
+
+
+def test_watching_a_study_that_starts_does_not_show_those_within(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    begin(Path("digits/confirm"))
+    RunDir(Path("digits")).ledger.touch()
+    monkeypatch.setattr("time.sleep", lambda _: begin(Path("digits")))
+    sweeper.command("status", "--watch", "digits")
+    shown = capsys.readouterr()
+    assert shown.err.startswith("waiting for a study in digits: it is starting; ")
+    assert "digits (digits)" in shown.out
+
+
 def test_watching_in_json_waits_for_a_study_and_prints_its_status_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

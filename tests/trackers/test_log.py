@@ -234,6 +234,25 @@ def test_following_logs_each_round_until_the_study_ends(running: Running) -> Non
     assert shown == [(2, 2), (4, 4), (6, 6)]
 
 
+def test_following_waits_for_a_study_below_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir, followed = RunDir(tmp_path / "runs" / "digits"), []
+
+    def begin(_: float) -> None:
+        run_dir.make()
+        write_status(run_dir, STATUS)
+
+    def follow(found: RunDir, *_: object, **__: object) -> Summary:
+        followed.append(found.root)
+        return Summary(0, 0, 0, "finished", "memory")
+
+    monkeypatch.setattr("time.sleep", begin)
+    monkeypatch.setattr("sweeper.trackers.log.log_study", follow)
+    command("log", str(tmp_path / "runs"), "--to", "tensorboard", "--follow")
+    assert followed == [run_dir.root]
+
+
 def test_a_trial_waits_for_its_curve_while_the_study_runs(running: Running) -> None:
     running.close(1)
     publisher = Publisher(running.run_dir, study(), lambda: 1000.0)  # no time passes

@@ -46,15 +46,13 @@ def status(
         typer.Option(
             "--watch",
             help="Wait for the study to start, and refresh every second until it ends; with "
-            "--json, only wait for it to start.",
+            "--json, only wait for it to start. Without DIR, wait only if runs/ has no study.",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a study, while it runs or afterwards."""
-    if watch:
-        wait_for_study(Path(directory or "runs"))
-    run_dir = find_run(directory)
+    run_dir = find_run(wait_for_study(directory) if watch else directory)
     current = read_status(run_dir)
     if as_json:
         print_json(status_record(run_dir, current))
@@ -65,14 +63,25 @@ def status(
         warn_if_behind(run_dir)
 
 
-def wait_for_study(directory: Path) -> None:
-    """Wait until a study has a status in this directory or below it, after saying so."""
-    refuse_a_file(directory)
-    if not runs_in(directory):
-        note = f"waiting for a study in {directory}: {_missing(directory)}; press Ctrl-C to stop"
+def wait_for_study(directory: str | Path | None) -> Path:
+    """The newest run directory in `directory`, or in runs/ if it is None; it may be one itself.
+
+    If there is none with a status, this says so and waits.
+    """
+    path = Path("runs" if directory is None else directory)
+    refuse_a_file(path)
+    if not _has_study(path):
+        note = f"waiting for a study in {path}: {_missing(path)}; press Ctrl-C to stop"
         console_on(sys.stderr).print(note, soft_wrap=True)
-    while not runs_in(directory):
+    while not _has_study(path):
         time.sleep(WATCHED_EVERY_S)
+    return newest_run(path)
+
+
+def _has_study(directory: Path) -> bool:
+    """Whether a study has a status in this directory or below it; not below one that starts."""
+    found = runs_in(directory)
+    return bool(found) and (found == [directory] or not RunDir(directory).ledger.exists())
 
 
 def _missing(directory: Path) -> str:
@@ -206,7 +215,7 @@ def dashboard(
     """Show studies in a browser, while they run or afterwards; stop with Ctrl-C.
 
     The page is read-only, and only this machine can open it unless you set --host. A directory that
-    is not a run directory stands for all below it. Waits for a study that starts.
+    is not a run directory stands for all below it. Waits if a directory has no study yet.
     """
     for directory in directories or [Path("runs")]:
         wait_for_study(directory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +23,12 @@ def log(
     *,
     to: Annotated[TrackerName, typer.Option("--to", help="The experiment tracker.")],
     follow: Annotated[
-        bool, typer.Option("--follow", help="Log while the study runs, until it ends.")
+        bool,
+        typer.Option(
+            "--follow",
+            help="Wait for the study to start, and log it until it ends. Without DIR, wait only if "
+            "runs/ has no study.",
+        ),
     ] = False,
     top: Annotated[
         int | None,
@@ -59,9 +63,7 @@ def log(
     if every and top is not None:
         found = "with --all, which logs every trial"
         raise StudyError(Problem("", "--top", found, "remove one of the two"))
-    if follow:
-        wait_for_study(Path(directory or "runs"))
-    run_dir = find_run(directory)
+    run_dir = find_run(wait_for_study(directory) if follow else directory)
     warn_if_behind(run_dir)
     from sweeper.trackers.log import connect, log_study
 
