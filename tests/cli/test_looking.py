@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sweeper
+from sweeper.cli.commands.looking import _page
 from sweeper.cli.commands.printing import status_record
 from sweeper.cli.main import app_for
 from sweeper.errors import SweeperError
@@ -144,6 +145,16 @@ def test_a_directory_stands_for_the_studies_below_it(
     assert "written to report.html" in capsys.readouterr().out
     text = Path("report.html").read_text(encoding="utf-8")
     assert all(f"{name}" in text for name in ("runs/a", "runs/b", "runs/group/c"))
+
+
+def test_a_study_that_is_named_twice_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/a", "runs/b"):
+        begin(Path(name))
+    page = _page([Path("runs"), Path("runs/b"), tmp_path / "runs" / "a"])
+    assert [study.run_dir.root.name for study in page.studies] == ["a", "b"]
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", "-1"])

@@ -254,7 +254,8 @@ def _page(directories: list[Path] | None, *, is_report: bool = False) -> Page:
     for directory in named:
         refuse_a_file(directory)
         refuse_misspelt(directory)
-    chosen = [run for directory in named for run in runs_in(directory) or [directory]]
+    below = [run for directory in named for run in runs_in(directory) or [directory]]
+    chosen = {run.resolve(): run for run in below}.values()  # each once, however it is named
     from sweeper.dashboard.page import Page
     from sweeper.dashboard.study import PublishedStudy
 
