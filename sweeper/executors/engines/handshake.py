@@ -161,15 +161,18 @@ def memory_shortage(
     """
     if there.memory_bytes is None:
         return
-    share_bytes = int(there.memory_bytes * shares(memory_fraction, 0, n_workers).worker)
+    share_bytes, most_bytes = (
+        int(there.memory_bytes * shares(fraction, 0, n_workers).worker)
+        for fraction in (memory_fraction, 1.0)
+    )
     if data_bytes > share_bytes:
         whose = f"each of {n_workers} workers there" if n_workers > 1 else "a worker there"
         taken, share = size_text(data_bytes), size_text(share_bytes)
         found = f"it has too little memory: the data takes {taken}, but {whose} has {share}"
-        hint = (
-            "start fewer workers there, drop columns or rows, or write a larger "
-            "execution.memory_fraction"
-        )
+        fewer = "start fewer workers there"
+        hint = f"{fewer}, or drop columns or rows"
+        if data_bytes <= most_bytes:
+            hint = f"{fewer}, drop columns or rows, or write a larger execution.memory_fraction"
         yield Problem(worker, "", found, hint)
 
 

@@ -94,17 +94,31 @@ def test_a_run_directory_that_is_not_shared_is_reported(
     assert "results.dir" in problem.hint
 
 
-def test_a_machine_without_memory_for_the_data_is_reported() -> None:
-    there = MachineReport("3.11", memory_bytes=10 * 2**20)
-    assert list(memory_shortage("worker", there, 3 * 2**20, 0.8, 4)) == [
-        Problem(
-            "worker",
-            "",
-            "it has too little memory: the data takes 3 MiB, but each of 4 workers there has 2 MiB",
+@pytest.mark.parametrize(
+    ("data_bytes", "fraction", "said", "hint"),
+    [
+        (
+            3 * 2**20,
+            0.8,  # four workers get no larger share
+            "the data takes 3 MiB, but each of 4 workers there has 2 MiB",
+            "start fewer workers there, or drop columns or rows",
+        ),
+        (
+            2 * 2**20 - 1000,
+            0.4,
+            "the data takes 2 MiB, but each of 4 workers there has 1 MiB",
             "start fewer workers there, drop columns or rows, or write a larger "
             "execution.memory_fraction",
-        )
-    ]
+        ),
+    ],
+)
+def test_a_machine_without_memory_for_the_data_is_reported(
+    data_bytes: int, fraction: float, said: str, hint: str
+) -> None:
+    there = MachineReport("3.11", memory_bytes=10 * 2**20)
+    found = f"it has too little memory: {said}"
+    problems = list(memory_shortage("worker", there, data_bytes, fraction, 4))
+    assert problems == [Problem("worker", "", found, hint)]
 
 
 @pytest.mark.parametrize("memory_bytes", [20 * 2**20, None])
