@@ -341,9 +341,9 @@ def _together(models: Sequence[SavedModel], members: Sequence[SavedMember]) -> S
         SetupError: they are not those of the ensemble.
     """
     first = models[0]
-    data = {**first.info["data"], "fold": None}
+    data = _data_of_all_folds(first)
     for model, member in zip(models, members, strict=True):
-        if model.digest != member.digest or {**model.info["data"], "fold": None} != data:
+        if model.digest != member.digest or _data_of_all_folds(model) != data:
             found = "another model than the ensemble was made of"
             raise SetupError(Problem(str(member.path), "", found, "export the ensemble again"))
     target = "classes" if first.class_names else "numbers"
@@ -362,6 +362,11 @@ def _together(models: Sequence[SavedModel], members: Sequence[SavedMember]) -> S
     digest = blake2b("".join(model.digest for model in models).encode(), digest_size=16)
     state = PlainState(together, together, optimizer=None, opt_state=None)
     return SavedModel(state, first.settings, info, digest.hexdigest())
+
+
+def _data_of_all_folds(saved: SavedModel) -> dict[str, Any]:
+    """What a model records about its data, without what differs between folds."""
+    return {**saved.info["data"], "fold": None, "rows": None}
 
 
 def _for_all_folds(saved: SavedModel) -> Any:

@@ -329,10 +329,11 @@ def test_what_cannot_be_averaged_is_refused(
 def test_with_folds_each_row_is_predicted_by_the_model_that_has_not_seen_it(
     tmp_path: Path,
 ) -> None:
-    folds = ("study.folds=2", "data.split={test=0.1}", "data.scale=quantile", "study.n_trials=3")
+    folds = ("study.folds=2", "data.split={test=0.105}", "data.scale=quantile", "study.n_trials=3")
     config = study_in(tmp_path, DIGITS, *CLASSES, *folds, "study.replicates=2")
     trained(config)
     run_dir, data = RunDir(config.run_dir), prepared(config)
+    assert len({*data.rows_of_folds}) == 2  # of 159 rows
     record = measure_ensemble(run_dir, 3)
 
     judged: dict[tuple[int, int], NDArray[Any]] = {}
