@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -212,17 +213,24 @@ def _columns(
 ) -> Iterator[tuple[str, list[Any]]]:
     """The columns of the result: each target, and for classes, the probability of each."""
     if not saved.class_names:
-        numbers = saved.numbers_by(outputs)
-        yield from zip(targets, _shortest(numbers, outputs.dtype).T.tolist(), strict=True)
+        numbers = (saved.numbers_by(each).T for each in (outputs, np.nextafter(outputs, 0)))
+        yield from zip(targets, map(_shortest, *numbers), strict=True)
         return
     probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
     yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
     for name, column in zip(saved.class_names, probabilities.T, strict=True):
-        yield f"probability of {name}", _shortest(column, column.dtype).tolist()
+        yield f"probability of {name}", _shortest(column, np.nextafter(column, 0))
 
 
-def _shortest(numbers: NDArray[Any], dtype: Any) -> NDArray[np.float64]:
-    """`numbers` with the fewest digits that identify each in the precision `dtype`."""
-    with np.errstate(over="ignore"):
-        rounded = numbers.astype(dtype)
-    return np.where(np.isfinite(rounded), rounded.astype(str).astype(float), numbers)
+def _shortest(numbers: NDArray[Any], others: NDArray[Any]) -> list[float]:
+    """`numbers` with the fewest digits that still tell each from the next number in `others`."""
+    return [*map(_shorter, numbers.tolist(), others.tolist())]
+
+
+def _shorter(number: float, other: float) -> float:
+    distance = abs(number - other)
+    if not 0 < distance < math.inf:
+        return number
+    digits = math.floor(-math.log10(distance))
+    rounded = round(number, digits)
+    return rounded if abs(rounded - number) < distance / 2 else round(number, digits + 1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import sweeper
 from sweeper.export import export
+from sweeper.export.predict import predict_table
 from sweeper.export.reproduce import refit_study
 from sweeper.results.baseline import read_baseline
 from sweeper.rundir import RunDir
@@ -95,8 +96,8 @@ task = "numbers"
 """
 
 
-def written(directory: Path) -> Path:
-    rows = np.column_stack([X, VISITS])
+def written(directory: Path, shift: int = 0) -> Path:
+    rows = np.column_stack([X, VISITS + shift])
     text = "\n".join(",".join(map(repr, row)) for row in rows.tolist())
     (directory / "visits.csv").write_text(f"a,b,visits\n{text}\n", encoding="utf-8")
     (directory / "parts.py").write_text(PARTS, encoding="utf-8")
@@ -150,6 +151,27 @@ def test_the_command_predicts_what_a_refit_model_returns(
     assert name == "visits"
     saved = sweeper.load(tmp_path / "refit", base_dir=tmp_path)
     np.testing.assert_allclose([float(value) for value in values], rates_of(saved), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(5_800_000, "standard"), (0, "none")])
+def test_a_table_has_the_numbers_that_the_model_predicts(
+    shift: int, scale: str, tmp_path: Path
+) -> None:
+    study = STUDY.replace('loss = "parts:poisson"', 'loss = "mse"').replace(', "parts:least"', "")
+    study = study.replace('kind = "python"\nfunction = "parts:rates"', "depth = 0\nwidth = 4")
+    rows = written(tmp_path, shift) / "visits.csv"
+    trained(study_in(tmp_path, study, f"data.target_scale={scale}", "train.epochs=2"))
+    export(tmp_path / "run", None, 0, tmp_path / "best")
+
+    found = predict_table(tmp_path / "best", rows, [].append).predicted["visits"]
+
+    saved = sweeper.load(tmp_path / "best")
+    expected, resolution = saved.predict(X), np.spacing(np.abs(saved.outputs(X)[:, 0]))
+    resolution = resolution.astype(float) * saved.info["data"]["spec"]["y_scale"][0]
+    assert (np.abs(found - expected) <= resolution / 2).all()
+    assert np.median([len(str(one)) for one in found]) <= 15
+    if scale == "none":  # with the digits of a 32-bit float
+        assert found == expected.astype(np.float32).astype(str).astype(float).tolist()
 
 
 def test_metrics_and_simple_models_do_not_depend_on_the_scale_of_the_target(

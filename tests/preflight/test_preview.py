@@ -27,3 +27,10 @@ def test_the_range_of_a_target_is_not_blurred_by_scaling() -> None:
     mean, scale = counts.mean(0), counts.std(0)
     y = ((counts - mean) / scale).astype(np.float32)
     assert target_range(y[:, 0] * scale + mean)["least"] == 0.0
+
+
+def test_the_range_of_a_target_far_from_zero_has_digits_of_its_own() -> None:
+    values = 5_800_000 + 29.0 * np.array([-1.0, 1.0])
+    expected = {"mean": 5_800_000, "deviation": 29, "least": 5_799_971, "greatest": 5_800_029}
+    assert target_range(values) == expected
+    assert target_range(values[:1])["least"] == 5_799_971
