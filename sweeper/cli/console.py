@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, redirect_stdout
 from functools import cache, partial
@@ -137,7 +138,14 @@ _for_answers: list[Any] = []  # standard output, while other code prints to stan
 
 @contextmanager
 def answers_alone() -> Generator[None]:
-    """Within this block only answers go to standard output, and what user code prints does not."""
+    """Within this block only answers go to standard output, and what user code prints does not.
+
+    All threads of a process print to the same file, so a block has no effect unless it runs in the
+    main thread: other blocks could end before it, and the program may print its own results.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     _for_answers.append(answers())
     try:
         with redirect_stdout(sys.stderr):

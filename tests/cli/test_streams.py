@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 import sweeper
+from sweeper.cli.console import answers, answers_alone
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from tests.command_line import CommandLine, settings
@@ -133,3 +135,23 @@ def test_what_user_code_prints_is_not_in_the_answer(command: CommandLine) -> Non
     )
     done = command("predict", "best", "new.csv")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2), done.stderr
+
+
+def test_a_command_in_another_thread_leaves_standard_output_to_the_program() -> None:
+    started, may_end = Event(), Event()
+
+    def other() -> None:
+        with answers_alone():
+            started.set()
+            may_end.wait(timeout=30)
+
+    usual = sys.stdout
+    thread = Thread(target=other)
+    thread.start()
+    assert started.wait(timeout=30)
+    assert sys.stdout is usual
+    with answers_alone():
+        may_end.set()
+        thread.join()
+        assert (sys.stdout, answers()) == (sys.stderr, usual)
+    assert (sys.stdout, answers()) == (usual, usual)
