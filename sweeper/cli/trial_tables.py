@@ -119,10 +119,11 @@ def explain_failure(message: str) -> Iterator[str]:
             yield "\n".join(lines).rstrip()
 
 
-def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Table:
+def with_the_best(run_dir: RunDir, row: Record, *, averages: bool, has_ensemble: bool) -> Table:
     """Where the model of the best trial is, and the commands to continue with it.
 
-    `averages` says that an ensemble of several trials can be selected.
+    `averages` says that an ensemble of several trials can be selected, `has_ensemble` that one was
+    selected from all of them.
     """
     number, root = row["trial_number"], quote(str(run_dir.root))
     kept = "not kept: train it again with refit"
@@ -136,7 +137,7 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool = False) -> Ta
     }
     if row["model_path"] is None:
         facts.pop("export")
-    if run_dir.ensemble.exists():
+    if has_ensemble:
         facts["export ensemble"] = f"python -m sweeper export {root} ensemble --to ensemble/"
     return pairs(facts)
 

@@ -95,12 +95,14 @@ class Candidates:
     all folds, whose mean `predict` returns. Predictions are probabilities or scaled numbers, shaped
     (models, rows, classes or targets); `val` are those for the rows that models are selected by.
     With folds these are the training rows, each predicted by the member that was validated on it.
+    `completed` is the number of complete trials of the study.
     """
 
     models: tuple[tuple[int, tuple[int, ...]], ...]
     predict: tuple[Predict, ...]
     val: NDArray[Any]
     test: NDArray[Any]
+    completed: int
 
 
 def select(predictions: NDArray[Any], y: Any, size: int, score: Score) -> list[int]:
@@ -165,7 +167,7 @@ def candidates(
     _refuse_changed(run_dir, data)
     with jax_restored():
         claim_devices(config)
-        yield config, data, _predict_candidates(config, run_dir, data, rows, trust_code)
+        yield config, data, _predict_candidates(config, run_dir, data, known, rows, trust_code)
 
 
 def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleRecord:
@@ -175,9 +177,10 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
         StudyError: as `measure_ensemble`.
     """
     _refuse_unfit(config, run_dir)
-    rows = _with_kept_models(config, run_dir, _best(read_trials(run_dir)))
+    known = read_trials(run_dir)
+    rows = _with_kept_models(config, run_dir, _best(known))
     _refuse_few(config, run_dir, data)
-    found = _predict_candidates(config, run_dir, data, rows, trust_code=True)
+    found = _predict_candidates(config, run_dir, data, known, rows, trust_code=True)
     size = config.results.ensemble or 1
     record = _select_and_measure(config, data, found, size, score_of(config, data))
     write_ensemble(run_dir, record)
@@ -216,7 +219,7 @@ def measure_again(
     with jax_restored():
         claim_devices(again)
         rows = _with_kept_models(again, run_dir, known.of(range(len(numbers))))
-        found = _predict_candidates(again, run_dir, data, rows, trust_code)
+        found = _predict_candidates(again, run_dir, data, known, rows, trust_code)
         counts = np.zeros(len(numbers))
         for member in record.members:
             counts[numbers.index(member.trial)] += member.count
@@ -230,8 +233,8 @@ def measure_again(
             single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
             return Again(part, len(y), tuple(single), tuple(ensemble))
 
-        known, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
-        validation = measured("validation", found.val, known)
+        judged, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
+        validation = measured("validation", found.val, judged)
         return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
 
 
@@ -333,8 +336,14 @@ def _judged_split(data: Dataset) -> SplitName:
 
 
 def _predict_candidates(
-    config: StudyConfig, run_dir: RunDir, data: Dataset, rows: Sequence[Row], trust_code: bool
+    config: StudyConfig,
+    run_dir: RunDir,
+    data: Dataset,
+    known: TrialRows,
+    rows: Sequence[Row],
+    trust_code: bool,
 ) -> Candidates:
+    """The models of `rows`, which are some of the trials `known`, and their predictions."""
     programs, n_folds = Programs(data_spec(config, data)), data.n_folds or 1
     compiled: dict[Any, Outputs] = {}
     models: list[tuple[int, tuple[int, ...]]] = []
@@ -349,7 +358,7 @@ def _predict_candidates(
             predict.append(_mean_of(of_folds))
             predictions.append(_of_folds(data, of_folds))
     val, test = map(np.stack, zip(*predictions, strict=True))
-    return Candidates(tuple(models), tuple(predict), val, test)
+    return Candidates(tuple(models), tuple(predict), val, test, known.n_complete)
 
 
 def _kept_models(
@@ -453,6 +462,7 @@ def _select_and_measure(
         test=test,
         data=data.digest,
         folds=data.n_folds or 1,
+        completed=found.completed,
         importance={} if test is None else _importance(config, data, found, counts, score),
     )
 
@@ -537,5 +547,9 @@ def _error_of_difference(pair: NDArray[Any], y: Targets, score: Score) -> float 
 
 def not_measured(run_dir: RunDir) -> Problem:
     """What to do if an ensemble is to be exported that was not selected."""
-    hint = f"select one with: python -m sweeper ensemble {quote(str(run_dir.root))}"
-    return Problem(str(run_dir.root), "", "no ensemble was selected", hint)
+    return Problem(str(run_dir.root), "", "no ensemble was selected", how_to_select(run_dir))
+
+
+def how_to_select(run_dir: RunDir) -> str:
+    """The command that selects an ensemble of this study."""
+    return f"select one with: python -m sweeper ensemble {quote(str(run_dir.root))}"

@@ -12,10 +12,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from sweeper.errors import SetupError, StudyError
+from sweeper.errors import Problem, SetupError, StudyError
 from sweeper.export.card import CARD, USE, in_cell
 from sweeper.export.directory import refuse_output, staged_at, write_model
-from sweeper.export.ensemble import not_measured
+from sweeper.export.ensemble import how_to_select, not_measured
 from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.ensemble import EnsembleMember, EnsembleRecord, read_ensemble, verdicts
@@ -64,6 +64,9 @@ def write_members(
     written = []
     for one in members:
         name = run_dir.model(one.trial, one.member).stem
+        if not run_dir.saved(one.trial, one.member).is_file():
+            found = f"the weights of trial {one.trial} are not kept, but the ensemble averages them"
+            raise StudyError(Problem(str(run_dir.root), "", found, how_to_select(run_dir)))
         place = staged / MEMBERS / name
         place.mkdir(parents=True)
         write_model(run_dir, one.trial, one.member, place, output / MEMBERS / name, trust_code)

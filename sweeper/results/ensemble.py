@@ -6,8 +6,10 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from shlex import quote
 from typing import Any
 
+from sweeper.errors import counted
 from sweeper.files import read_record, write_record
 from sweeper.results.formatting import number
 from sweeper.results.ranking import gain_sign
@@ -58,7 +60,8 @@ class EnsembleRecord:
     on validation rows by ensembles that were selected on the other half of them; `test` on the test
     rows by this one, None without test rows. `importance` is how much worse the ensemble is, on
     average, on test rows of which one column was shuffled; empty without test rows, or with too
-    many columns. `data` is the digest of the prepared data.
+    many columns. `data` is the digest of the prepared data, and `completed` the number of trials
+    that had completed; None in a file of an earlier version.
     """
 
     metric: str
@@ -71,6 +74,7 @@ class EnsembleRecord:
     data: str
     importance: Mapping[str, float] = field(default_factory=dict[str, float])
     folds: int = 1
+    completed: int | None = None
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> EnsembleRecord:
@@ -159,9 +163,28 @@ def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
     write_record(run_dir.ensemble, run_dir.staging, asdict(record))
 
 
+def outdated(record: EnsembleRecord, run_dir: RunDir, completed: int) -> str:
+    """Why to select an ensemble again, now that so many trials have completed; else empty."""
+    if record.completed in (None, completed):
+        return ""
+    return (
+        f"the ensemble was selected when {counted(record.completed, 'trial')} had completed, and "
+        f"{completed} have now; select it again: "
+        f"python -m sweeper ensemble {quote(str(run_dir.root))}"
+    )
+
+
 def verdicts(record: EnsembleRecord) -> list[str]:
     """What the ensemble gains, and whether boosted trees are better."""
     return [sentence for sentence in (verdict(record), better_trees(record)) if sentence]
+
+
+def latest_verdicts(record: EnsembleRecord | None, run_dir: RunDir, completed: int) -> list[str]:
+    """The verdicts, or why to select the ensemble again; empty if there is none."""
+    if record is None:
+        return []
+    again = outdated(record, run_dir, completed)
+    return [again] if again else verdicts(record)
 
 
 def better_trees(record: EnsembleRecord) -> str:

@@ -74,6 +74,11 @@ class TrialRows:
             *known[len(self.values) :],
         ]
 
+    @property
+    def n_complete(self) -> int:
+        """How many of the trials are complete."""
+        return sum(row["state"] == "COMPLETE" for row in self.rows(["state"]))
+
     def named(self, names: Iterable[str]) -> list[str]:
         """The columns with these names, without repetition.
 

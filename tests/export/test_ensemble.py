@@ -41,8 +41,10 @@ from sweeper.results.ensemble import (
     Gain,
     better_trees,
     confirmation,
+    latest_verdicts,
     read_ensemble,
     verdict,
+    verdicts,
     write_ensemble,
 )
 from sweeper.results.events import Warned
@@ -404,6 +406,48 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
     assert read_status(run_dir).spent_s["ensemble"] > 0
     spans = open_results(run_dir.root).spans()
     assert (spans["activity"] == "ensemble").sum() == 1
+
+
+def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = study_in(tmp_path, DIGITS, *CLASSES, "study.n_trials=2", "results.ensemble=4")
+    root = trained(few).run_dir.root
+    run_dir = RunDir(root)
+    record = read_ensemble(run_dir)
+    assert record is not None
+
+    def said_by(*words: str) -> str:
+        capsys.readouterr()
+        sweeper.command(*words)
+        return capsys.readouterr().out.replace("\n", " ")
+
+    def verdicts_of_page() -> str:
+        (shown,) = (b for b in status_view(PublishedStudy(run_dir)) if b["kind"] == "facts")
+        return dict(shown["items"])["ensemble"]
+
+    export_again = f"export ensemble  python -m sweeper export {root} ensemble"
+    best = said_by("best", str(root))
+    assert verdict(record) in best
+    assert export_again in best
+    assert verdicts_of_page().startswith(verdict(record))
+
+    trained(study_in(tmp_path, DIGITS, *CLASSES, "study.n_trials=3"))
+    late = "the ensemble was selected when 2 trials had completed, and 3 have now; "
+    late += f"select it again: python -m sweeper ensemble {root}"
+    best = said_by("best", str(root))
+    assert late in best
+    assert verdict(record) not in best
+    assert export_again not in best
+    assert verdicts_of_page() == late
+    assert late in said_by("export", str(root), "ensemble", "--to", str(tmp_path / "out"))
+    assert latest_verdicts(replace(record, completed=None), run_dir, 3) == verdicts(record)
+
+    run_dir.saved(record.members[0].trial).unlink()
+    found = f"the weights of trial {record.members[0].trial} are not kept, but the ensemble "
+    found += "averages them; select one with: python -m sweeper ensemble "
+    with pytest.raises(StudyError, match=found):
+        export_ensemble(root, tmp_path / "again")
 
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:

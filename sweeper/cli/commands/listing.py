@@ -24,7 +24,7 @@ from sweeper.cli.console import answers
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe_doubt, read_baseline
-from sweeper.results.ensemble import read_ensemble, verdicts
+from sweeper.results.ensemble import latest_verdicts, outdated, read_ensemble
 from sweeper.results.judged import with_metrics_of_value
 from sweeper.results.missing_trials import hint_of_finished, none_complete
 from sweeper.results.ranking import Row, is_feasible, repeats
@@ -171,11 +171,13 @@ def _best_in_blocks(
     yield _one(printable(doubt))
     yield _one(tables.range_ends(known))
     yield _one(repeats(known.rows(["state", "params_json"])))
-    yield [*verdicts(chosen)] if chosen else []
+    yield latest_verdicts(chosen, run_dir, known.n_complete)
     if "train" in settings:  # otherwise it was imported, without models
         n_kept = len(run_dir.own_models()) // 2
         averages = n_kept > 1 and is_feasible(rows[0]) and can_average(settings, known.metrics)
-        yield [trial_tables.with_the_best(run_dir, rows[0], averages=averages)]
+        is_latest = chosen is not None and not outdated(chosen, run_dir, known.n_complete)
+        ways = {"averages": averages, "has_ensemble": is_latest}
+        yield [trial_tables.with_the_best(run_dir, rows[0], **ways)]
 
 
 def can_average(settings: Mapping[str, Any], metrics: Sequence[str]) -> bool:

@@ -33,6 +33,7 @@ from sweeper.cli.commands.printing import (
 from sweeper.cli.console import announce, answers, console_on
 from sweeper.errors import Problem, StudyError, counted, printable
 from sweeper.results import formatting
+from sweeper.results.ensemble import outdated, read_ensemble
 
 if TYPE_CHECKING:
     from sweeper.preflight.program_rules import ProgramFinding
@@ -83,12 +84,16 @@ def export(
         from sweeper.export import export as write
 
         written, number = None, write(run_dir.root, number, member, output, trust_code=trust_code)
-    if isinstance(number, int):
-        from sweeper.results.listing import read_trials
+    from sweeper.results.listing import read_trials
 
-        row = read_trials(run_dir).row(number)
-        if row is not None and (warning := formatting.violates(row, is_best=is_best)):
-            print_shown(warning)
+    known, warning = read_trials(run_dir), None
+    if isinstance(number, int):
+        row = known.row(number)
+        warning = None if row is None else formatting.violates(row, is_best=is_best)
+    elif chosen := read_ensemble(run_dir):
+        warning = outdated(chosen, run_dir, known.n_complete)
+    if warning:
+        print_shown(warning)
     if written is None:
         print_exported(number, output)
     else:

@@ -28,7 +28,7 @@ from sweeper.cli.console import announce
 from sweeper.errors import Problem, SetupError, StudyError, not_written, printable
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test, read_baseline
-from sweeper.results.ensemble import read_ensemble, verdicts
+from sweeper.results.ensemble import latest_verdicts, read_ensemble
 from sweeper.results.missing_trials import hint_if_none_complete
 from sweeper.results.ranking import Row
 from sweeper.results.status import Status, epochs_saved, read_status
@@ -302,8 +302,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         if ends := tables.range_ends(trials):
             print_shown(ends, "")
         _print_baseline(run_dir, status, trials.row(best[0]))
-        if chosen := read_ensemble(run_dir):
-            print_shown(*verdicts(chosen), "")
+        if said := latest_verdicts(read_ensemble(run_dir), run_dir, trials.n_complete):
+            print_shown(*said, "")
     elif status.state == "finished":
         print_shown(f"no trial completed; {hint_if_none_complete(run_dir)}", "")
     if len(trials):

@@ -8,7 +8,7 @@ from sweeper.dashboard.blocks import Block, facts, note, rows, trials_cell
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.results import formatting
 from sweeper.results.baseline import describe, describe_doubt, describe_test
-from sweeper.results.ensemble import verdicts
+from sweeper.results.ensemble import latest_verdicts
 from sweeper.results.status import Status, ended_by
 
 _OUTCOMES = (*formatting.ENDINGS, "running", "waiting")  # also the names of their colours
@@ -63,8 +63,8 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
         found.append(("simple models", simple))
     if (row := study.best_row()) and (tested := describe_test(study.baseline, status.metric, row)):
         found.append(("on the test rows", tested.removeprefix("on the test rows: ")))
-    if study.ensemble is not None:
-        found.append(("ensemble", "; ".join(verdicts(study.ensemble))))
+    if said := latest_verdicts(study.ensemble, study.run_dir, status.counts.get("COMPLETE", 0)):
+        found.append(("ensemble", "; ".join(said)))
     if len(formatting.names(status.metric)) > 1:
         found.append(("Pareto front", f"{len(status.front)} trials"))
     if status.feasible is not None:
