@@ -216,6 +216,20 @@ def test_show_prints_curves_and_best_prints_next_steps(
     assert command("show", "there").stderr.startswith("there: no such directory; ")
 
 
+def test_the_folds_of_one_trial_are_not_an_ensemble(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folds = "study.n_trials=1", "study.folds=2", "data.split={test=0.1}", "results.keep_models=1"
+    run_dir = trained(study_in(tmp_path, STUDY, *folds)).run_dir
+    assert len(run_dir.own_models()) == 4
+
+    sweeper.command("best", str(run_dir.root))
+
+    assert "\nensemble " not in capsys.readouterr().out
+    with pytest.raises(StudyError, match="and an ensemble needs 2"):
+        sweeper.command("ensemble", str(run_dir.root))
+
+
 @pytest.mark.parametrize("metric", ["val_loss", "val_worst"])
 def test_best_recommends_an_ensemble_if_the_study_can_have_one(
     metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -173,7 +173,8 @@ def _best_in_blocks(
     yield _one(repeats(known.rows(["state", "params_json"])))
     yield latest_verdicts(chosen, run_dir, known.n_complete)
     if "train" in settings:  # otherwise it was imported, without models
-        n_kept = len(run_dir.own_models()) // 2
+        # two files each; the models of all folds of a trial are averaged as one
+        n_kept = len(run_dir.own_models()) // 2 // (settings["study"].get("folds") or 1)
         averages = n_kept > 1 and is_feasible(rows[0]) and can_average(settings, known.metrics)
         is_latest = chosen is not None and not outdated(chosen, run_dir, known.n_complete)
         ways = {"averages": averages, "has_ensemble": is_latest}
