@@ -254,6 +254,12 @@ def test_an_option_without_effect_says_why(
         sweeper.command(*arguments)
 
 
+@pytest.mark.parametrize("trial", ["13", "best", "ensemble"])
+def test_a_trial_after_the_ensemble_is_refused(trial: str) -> None:
+    with pytest.raises(StudyError, match=f"^TRIAL: '{trial}' has no effect after 'ensemble'; "):
+        sweeper.command("export", "ensemble", trial)
+
+
 @pytest.mark.parametrize(
     ("command", "option"),
     [

@@ -63,6 +63,10 @@ def export(
 
     With `ensemble` as TRIAL, write the trials that `sweeper ensemble` selected, as one model.
     """
+    if directory == ENSEMBLE and trial is not None:
+        found = f"'{trial}' has no effect after '{ENSEMBLE}'"
+        hint = f"remove one of them, or write ./{ENSEMBLE} for a run directory of this name"
+        raise StudyError(Problem("", "TRIAL", found, hint))
     if ENSEMBLE in (directory, trial):
         refuse_without_effect("for an ensemble", member=bool(member))
         run_dir = find_tables(None if directory == ENSEMBLE else directory)
