@@ -16,6 +16,10 @@ KEPT = (
     f"This report contains the curves of {KEPT_CURVES} trials, the best first, with at most "
     f"{KEPT_EPOCHS} epochs each; `sweeper dashboard` shows all curves."
 )
+_NONE = (
+    "No curves are published yet; a study publishes those of a round when the next round starts, "
+    "or when the study ends."
+)
 _MAX_SELECTED = ["trial 1000"] * 6  # as many as the page can draw
 
 
@@ -23,7 +27,7 @@ def learning_view(curves: Curves, first: str) -> list[Block]:
     """One chart per metric and phase; `first` is the metric to show first, the objective."""
     keys = sorted(curves.keys(), key=lambda key: (key[0] != first, key[0]))
     if not keys:
-        return [note("No curves are published yet; a study publishes them every half minute.")]
+        return [note(_NONE)]
     return [
         {"kind": "picker"},
         choice("metric", [(choice_of(key), [_chart(curves, key)]) for key in keys]),
