@@ -324,7 +324,7 @@ class _Sweep(BaseEstimator, ABC):
 
         A study that began under an earlier edition gets the targets in the form of that edition.
         """
-        given = settings, table, data, targets, run_dir
+        given = self._seed(), settings, table, data, targets, run_dir
         study = self._study_of_edition(EDITION, *given)
         edition = session.with_recorded_rules(study).edition
         return study if edition == EDITION else self._study_of_edition(edition, *given)
@@ -332,6 +332,7 @@ class _Sweep(BaseEstimator, ABC):
     def _study_of_edition(
         self,
         edition: int,
+        seed: int,
         settings: Mapping[str, Any],
         table: Mapping[str, Any],
         data: pd.DataFrame,
@@ -340,7 +341,6 @@ class _Sweep(BaseEstimator, ABC):
     ) -> StudyConfig:
         learnt = self._as_learnt(data[[*targets]], edition)
         settings = self._of_targets(settings, edition)
-        seed = self._seed()
         own = {
             "study.name": type(self).__name__,
             "study.n_trials": self.n_trials,
@@ -387,7 +387,7 @@ class _Sweep(BaseEstimator, ABC):
         return settings
 
     def _seed(self) -> int:
-        """The seed of the study; a study that may be resumed needs the one it began with."""
+        """The seed of the study, perhaps drawn; to resume a study, it must be the same again."""
         if isinstance(self.random_state, Integral):
             return int(self.random_state)
         if self.random_state is None and self.run_dir is not None:

@@ -494,6 +494,14 @@ def test_a_study_of_an_earlier_edition_resumes_with_codes_of_classes(tmp_path: P
     assert np.array_equal(new.predict_proba(X), resumed.predict_proba(X))
 
 
+def test_a_study_of_an_earlier_edition_draws_one_seed() -> None:
+    settings = {**SMALL["settings"], "edition": 5}
+    drawn = {"settings": settings, "random_state": np.random.RandomState(0)}
+    fitted = sweeper.SweepClassifier(**SMALL | drawn).fit(X, NAMES)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    assert fitted.results_.study["settings"]["study"]["seed"] == seed
+
+
 @pytest.mark.parametrize(("edition", "dtype"), [(5, np.float64), (6, np.int64)])
 def test_whole_labels_are_integers_in_studies_of_newer_editions(edition: int, dtype: type) -> None:
     """Studies of edition 5 recorded the digest of the floats, and resume only with these."""
