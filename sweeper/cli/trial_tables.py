@@ -158,7 +158,7 @@ def finalists_table(
         only = f"only trial {completed[0]}" if completed else "no finalist"
         yield f"{only} completed with these seeds, so nothing is compared"
         return
-    first, former = records[0], next(row for row in records if row["rank_before"] == 1)
+    first, former = records[0], min(records, key=lambda row: row["rank_before"])
     if first is former:
         is_clear = lead is not None and lead.is_clear
         verdict = "confirmed as the best" if is_clear else "first again"

@@ -33,9 +33,10 @@ _ENDING = "-confirm"
 
 @dataclass(frozen=True, slots=True)
 class Finalists:
-    """The best trials of a study, best first, and the study that trains them again."""
+    """The best trials of a study, best first, with their ranks there, and a study of them again."""
 
     rows: tuple[Row, ...]
+    ranks: tuple[int, ...]
     config: StudyConfig
 
     @property
@@ -76,10 +77,13 @@ def finalists(
         NoTrialError: no trial is complete.
     """
     known = read_trials(run_dir)
-    wanted = [row["trial_number"] for row in _feasible(known.of(known.best(top)))]
-    if ensemble is not None:
+    order = known.best(top if ensemble is None else len(known))
+    if ensemble is None:
+        wanted = [row["trial_number"] for row in _feasible(known.of(order))]
+    else:
         averaged = {ensemble.single, *(member.trial for member in ensemble.members)}
-        wanted = [number for number in known.best(len(known.places)) if number in averaged]
+        wanted = [number for number in order if number in averaged]
+    ranks = tuple(order.index(number) + 1 for number in wanted)
     rows = known.of(wanted)
     if not rows:
         raise none_complete(run_dir, "no trial is complete, so none can be a finalist")
@@ -88,7 +92,7 @@ def finalists(
     tables = _tables(before, run_dir, rows, seeds)
     if ensemble is not None:
         tables["results"]["keep_models"] = len(rows)
-    return Finalists(tuple(rows), _parsed(tables, before, file))
+    return Finalists(tuple(rows), ranks, _parsed(tables, before, file))
 
 
 def _parsed(tables: dict[str, Any], before: StudyConfig, file: Path) -> StudyConfig:
@@ -192,7 +196,7 @@ def rank_finalists(before: Finalists) -> list[Row]:
             "mean": again[number]["value"],
             "std": again[number]["value_std"],
             **{name: again[number][name] for name in (*further, *tested)},
-            "rank_before": number + 1,
+            "rank_before": before.ranks[number],
             "before": before.rows[number]["value"],
         }
         for rank, number in enumerate(ranked, 1)
@@ -212,7 +216,8 @@ def lead(records: Sequence[Row], n_members: int) -> Lead | None:
     if len(known) < 2:
         return None
     first, *others = known
-    other = min(others, key=lambda row: (row["rank_before"] != 1, row["rank"]))
+    best_before = min(row["rank_before"] for row in records)
+    other = min(others, key=lambda row: (row["rank_before"] != best_before, row["rank"]))
     variance = first["std"] ** 2 + other["std"] ** 2
     return Lead(
         trial=first["trial"],

@@ -26,7 +26,7 @@ from sweeper.dashboard.views.status import status_view
 from sweeper.data.transform import Category, Transform
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
-from sweeper.export.confirm import finalists
+from sweeper.export.confirm import finalists, rank_finalists
 from sweeper.export.ensemble import (
     candidates,
     measure_again,
@@ -48,6 +48,7 @@ from sweeper.results.ensemble import (
     write_ensemble,
 )
 from sweeper.results.events import Warned
+from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
@@ -452,13 +453,15 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
     run_dir, config, record = study
-    others = [number for number in range(6) if number != record.single]
+    others = read_trials(run_dir).best(6)[:0:-1]  # the worst first
     members = tuple(EnsembleMember(others[index], 0, count) for index, count in ((0, 1), (1, 2)))
     two = replace(record, members=members)
     found = finalists(run_dir, 1, 2, two)
     numbers = [row["trial_number"] for row in found.rows]
     assert sorted(numbers) == sorted({record.single, *others[:2]})
     again = RunDir(trained(found.config).run_dir.root)
+    ranks = {row["trial"]: row["rank_before"] for row in rank_finalists(found)}
+    assert ranks == {record.single: 1, others[1]: 5, others[0]: 6}
 
     data = prepared(config)
     new = [numbers.index(one) for one in (record.single, *others[:2])]

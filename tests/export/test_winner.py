@@ -200,6 +200,12 @@ def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dic
             "its mean is 0.03 better than that of trial 15, within 0.04, twice the standard "
             "error of the difference: it may be chance; try more seeds (--seeds N --fresh)",
         ),
+        (  # of an ensemble that was selected before the best trial was trained
+            [finalist(1, 3, 4, 0.96), finalist(2, 4, 3, 0.92), finalist(3, 15, 2, 0.90)],
+            "trial 3 is the best now; trial 15, the former best, has rank 3\n"
+            "its mean is 0.06 better than that of trial 15, more than 0.04, twice the standard "
+            "error of the difference",
+        ),
         (
             [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, None)],
             "only trial 15 completed with these seeds, so nothing is compared",
