@@ -60,9 +60,9 @@ def _keeps(settings: Mapping[str, Any]) -> str:
     return guide if study.get("value") == "best" else early_stop.get("metric") or guide
 
 
-def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float]:
-    """The metrics of a trial after `epoch`; empty if its curve is not readable."""
-    found: dict[str, float] = {}
+def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float | None]:
+    """The metrics of a trial after `epoch`, None if not finite; empty if no curve is readable."""
+    found: dict[str, float | None] = {}
     for part in run_dir.own_parts():
         table = readable(part, CURVE_COLUMNS)
         if table is None or not {*CURVE_COLUMNS} <= {*table.column_names}:
@@ -70,6 +70,5 @@ def _metrics(run_dir: RunDir, number: int, epoch: int) -> dict[str, float]:
         numbers, epochs = whole_numbers(table["trial_number"]), whole_numbers(table["epoch"])
         for place in ((numbers == number) & (epochs == epoch)).nonzero()[0].tolist():
             metric, value = (table[name][place].as_py() for name in ("metric", "value"))
-            if value is not None:
-                found[metric] = value
+            found[metric] = value
     return found

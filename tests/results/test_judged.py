@@ -53,6 +53,14 @@ def test_metrics_are_those_of_the_epoch_of_the_value(run_dir: RunDir) -> None:
         assert found == {**TRIAL, "final_val_loss": 32.0}
 
 
+def test_a_metric_without_a_value_in_that_epoch_has_not_that_of_the_last(run_dir: RunDir) -> None:
+    (part,) = run_dir.metrics.glob("part-000002-*.parquet")
+    table = parquet.read_table(part)
+    place = table.column_names.index("value")
+    parquet.write_table(table.set_column(place, "value", pa.nulls(2, pa.float64())), part)
+    assert with_metrics_of_value(run_dir, TRIAL, BEST) == {**TRIAL, "final_val_loss": None}
+
+
 def test_a_trial_with_the_value_of_its_last_epoch_keeps_its_row(run_dir: RunDir) -> None:
     for change in ({"best_epoch": 3}, {"value": None, "best_value": None}):
         assert with_metrics_of_value(run_dir, TRIAL | change, BEST) == TRIAL | change
