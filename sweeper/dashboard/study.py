@@ -18,6 +18,7 @@ from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
 from sweeper.results.light import read_light, study_metadata
 from sweeper.results.status import Status, read_status
+from sweeper.results.table_file import refuse_without_study
 from sweeper.rundir import RunDir, refuse_links
 from sweeper.sweep.unpublished import describe_unpublished
 
@@ -106,6 +107,7 @@ class PublishedStudy:
     def _with_buckets(self, table: pa.Table) -> PublishedTrials:
         """The trials in `table`, with the names of their classes and the start of the study."""
         said, buckets = study_metadata(table), self.buckets
+        refuse_without_study(self.run_dir.trials, said)
         if buckets is None:
             return PublishedTrials(table, said)
         return PublishedTrials(table, said, buckets.class_names, buckets.began_at)

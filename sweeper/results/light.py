@@ -39,7 +39,7 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
     content = pa.BufferReader(path.read_bytes())  # a single version of the file
     with refusing_damage(path):
         schema = parquet.read_schema(content)
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        texts = [field.name for field in schema if _is_text(field.type)]
         wanted = [name for name in schema.names if columns is None or name in columns]
         content.seek(0)
         with parquet.ParquetFile(
@@ -49,6 +49,11 @@ def read_light(path: Path, columns: Sequence[str] | None = None) -> pa.Table | N
             table = file.read(columns=wanted, use_threads=False)
         study_metadata(table)  # a file has two copies of it, of which `check_light` reads one
         return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether a column has text; pandas and Polars write it as large strings."""
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def readable(path: Path, columns: Sequence[str] | None = None) -> pa.Table | None:

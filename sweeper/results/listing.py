@@ -19,6 +19,7 @@ from sweeper.results.judged import CURVE_COLUMNS
 from sweeper.results.light import floats, read_light, study_metadata, texts
 from sweeper.results.missing_trials import no_trials
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
+from sweeper.results.table_file import refuse_without_study
 from sweeper.rundir import RunDir
 
 Row = dict[str, Any]
@@ -163,12 +164,14 @@ def read_trials(run_dir: RunDir) -> TrialRows:
     """The finished trials of a run directory.
 
     Raises:
-        SetupError: nothing was published there.
+        SetupError: nothing was published there, or it is damaged.
     """
     table = read_light(run_dir.trials)
     if table is None:
         raise SetupError(no_trials(run_dir))
-    return TrialRows(table, study_metadata(table), np.arange(len(table)))
+    study = study_metadata(table)
+    refuse_without_study(run_dir.trials, study)
+    return TrialRows(table, study, np.arange(len(table)))
 
 
 def _parts(run_dir: RunDir) -> Iterator[pa.Table]:

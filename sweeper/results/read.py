@@ -22,7 +22,7 @@ from sweeper.results.missing_trials import hint_of_finished, no_trials
 from sweeper.results.ranking import best_first, value_columns
 from sweeper.results.schema import study_metadata
 from sweeper.results.status import Status, read_status
-from sweeper.results.table_file import refusing_damage
+from sweeper.results.table_file import refuse_without_study, refusing_damage
 from sweeper.rundir import RunDir, refuse_links
 
 # pandas would turn integers and booleans into floats and objects where one of them is null.
@@ -145,6 +145,7 @@ def open_results(path: Path | str) -> Results:
         raise SetupError(no_trials(run_dir))
     with refusing_damage(run_dir.trials):
         study = study_metadata(parquet.read_schema(run_dir.trials))
+    refuse_without_study(run_dir.trials, study)
     if study["schema_version"] > SCHEMA_VERSION:
         version, by = study["schema_version"], study["versions"]["sweeper"]
         found = f"its columns have version {version}, but this sweeper reads up to {SCHEMA_VERSION}"

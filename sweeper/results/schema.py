@@ -100,8 +100,11 @@ def _described(column: Column) -> dict[str, Any]:
 
 
 def study_metadata(schema: pa.Schema) -> dict[str, Any]:
-    """The metadata of a published file: search space, versions, meaning of the columns."""
-    return json.loads(schema.metadata[METADATA_KEY])
+    """The metadata of a published file: search space, versions, meaning of the columns.
+
+    Empty if another program has written the file.
+    """
+    return json.loads((schema.metadata or {}).get(METADATA_KEY, b"{}"))
 
 
 def _schema(config: StudyConfig, columns: Sequence[Column]) -> pa.Schema:

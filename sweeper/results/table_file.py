@@ -17,10 +17,11 @@ rewrites it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -112,6 +113,20 @@ def refusing_damage(path: Path) -> Generator[None]:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
-        root = path.parent.parent if path.match("metrics/part-*") else path.parent
-        hint = f"rewrite it with: python -m sweeper verify {quote(str(root))} --repair"
-        raise SetupError(Problem(str(path), "", "it cannot be read", hint)) from error
+        raise _damaged(path, "it cannot be read") from error
+
+
+def refuse_without_study(path: Path, said: Mapping[str, Any]) -> None:
+    """Refuse a trials.parquet at `path` whose metadata, `said`, have nothing about a study.
+
+    Raises:
+        SetupError: another program has rewritten it.
+    """
+    if not said:
+        raise _damaged(path, "another program has rewritten it without its metadata")
+
+
+def _damaged(path: Path, found: str) -> SetupError:
+    root = path.parent.parent if path.match("metrics/part-*") else path.parent
+    hint = f"rewrite it with: python -m sweeper verify {quote(str(root))} --repair"
+    return SetupError(Problem(str(path), "", found, hint))

@@ -6,14 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 import sweeper
+from sweeper.dashboard.study import PublishedStudy
 from sweeper.errors import SetupError, StudyError
 from sweeper.ledger import Ledger
 from sweeper.results.formatting import number
+from sweeper.results.light import read_light, texts
 from sweeper.results.listing import read_trials
 from sweeper.results.publish import Publisher
 from sweeper.results.read import Results, open_results, trained_trial
@@ -105,6 +108,39 @@ def test_a_hint_names_only_trials_that_can_be_used(run_dir: RunDir, ledger: Ledg
     for asked, found in ((3, "no trial 3 has ended"), (6, "trial 6 was never trained")):
         with pytest.raises(StudyError, match=f"{found}; use a trained trial: 0 to 2, 4 to 5, 7$"):
             trained_trial(results, asked)
+
+
+def test_a_table_that_another_program_has_rewritten_is_refused(
+    run_dir: RunDir, ledger: Ledger
+) -> None:
+    published(run_dir, ledger)
+    write_status(run_dir, STATUS)
+    pd.read_parquet(run_dir.trials).to_parquet(run_dir.trials)
+    reading = (
+        lambda: open_results(run_dir.root),
+        lambda: read_trials(run_dir),
+        lambda: PublishedStudy(run_dir),
+    )
+    for read in reading:
+        with pytest.raises(SetupError) as refused:
+            read()
+        assert str(refused.value) == (
+            f"{run_dir.trials}: another program has rewritten it without its metadata; "
+            f"rewrite it with: python -m sweeper verify {run_dir.root} --repair"
+        )
+
+
+def test_text_that_another_program_has_rewritten_is_read_as_codes(
+    run_dir: RunDir, ledger: Ledger
+) -> None:
+    published(run_dir, ledger)
+    tables = []
+    for _ in range(2):
+        table = read_light(run_dir.buckets)
+        assert table is not None
+        tables.append([value.tolist() for value in map(np.array, texts(table["class_id"]))])
+        pd.read_parquet(run_dir.buckets).to_parquet(run_dir.buckets)
+    assert tables[0] == tables[1]
 
 
 def test_tables_have_one_row_per_trial_value_or_bucket(run_dir: RunDir, ledger: Ledger) -> None:
