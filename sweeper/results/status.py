@@ -180,8 +180,20 @@ def read_status(run_dir: RunDir) -> Status:
     Raises:
         SetupError: the status file does not exist, or has another version.
     """
+    status = _read(run_dir)
+    if status.is_running and has_ended(run_dir, status.pid, status.host):
+        last = _read(run_dir)  # which the process may have written before it ended
+        is_left = last.is_running and (last.pid, last.host) == (status.pid, status.host)
+        status = replace(last, state="interrupted") if is_left else last
+    if status.diverged is None:
+        return replace(status, diverged=_count_diverged(run_dir))
+    return status
+
+
+def _read(run_dir: RunDir) -> Status:
+    """The status as it is written."""
     try:
-        status = Status(**read_json(run_dir.status))
+        return Status(**read_json(run_dir.status))
     except FileNotFoundError:
         hint = (
             "start one with 'python -m sweeper run study.toml', name its run directory, or wait if "
@@ -196,11 +208,6 @@ def read_status(run_dir: RunDir) -> Status:
         found = f"not a status file of this version ({error})"
         hint = "resume the study, which rewrites it"
         raise SetupError(Problem(str(run_dir.status), "", found, hint)) from error
-    if status.diverged is None:
-        status = replace(status, diverged=_count_diverged(run_dir))
-    if status.is_running and has_ended(run_dir, status.pid, status.host):
-        return replace(status, state="interrupted")
-    return status
 
 
 def find_status(run_dir: RunDir) -> Status | None:

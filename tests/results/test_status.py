@@ -37,6 +37,20 @@ def test_other_statuses_are_unchanged(run_dir: RunDir, status: Status) -> None:
     assert read_status(run_dir) == status
 
 
+def test_a_study_that_ends_while_its_status_is_read_was_not_interrupted(
+    run_dir: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = replace(STATUS, state="finished")
+
+    def ends(run_dir: RunDir, _pid: int, _host: str) -> bool:
+        write_status(run_dir, last)
+        return True
+
+    write_status(run_dir, STATUS)
+    monkeypatch.setattr("sweeper.results.status.has_ended", ends)
+    assert read_status(run_dir) == last
+
+
 def test_a_directory_without_status_is_refused_with_the_hint(run_dir: RunDir) -> None:
     with pytest.raises(SetupError, match="no study has been run here; start one with"):
         read_status(run_dir)
