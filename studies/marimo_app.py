@@ -71,7 +71,10 @@ def _(every, objective):
     trials = every[every["objective"] == objective.value]
     trials = trials.sort_values(["run", "last_round", "trial_number"])
     falls = trials["direction"].iloc[0].lstrip('["').startswith("minimize")  # the first objective
-    complete = trials[trials["state"] == "COMPLETE"].sort_values("value", ascending=falls)
+    # those that violate study.constraints are never the best
+    trials = trials.assign(violates=trials["feasible"].eq(False) if "feasible" in trials else False)
+    complete = trials[trials["state"] == "COMPLETE"]
+    complete = complete.sort_values(["violates", "value"], ascending=[True, falls])
     params = [name for name in trials if name.startswith("params_") and name != "params_json"]
     params = [name for name in params if complete[name].notna().any()]
     return complete, falls, params, trials
@@ -86,6 +89,7 @@ def _(complete, kept, mo, params):
     places = [at for at, pair in enumerate(pairs) if pair in kept.get("trials", ())]
     selected = places or [*range(min(5, len(pairs)))]
     columns = ["run", "trial_number", "value", "best_epoch", *params, "n_parameters", "train_s"]
+    columns += ["feasible"] if "feasible" in complete else []
     rows = complete[columns].reset_index(drop=True)
     table = mo.ui.table(rows, initial_selection=selected, on_change=keep)
     mo.vstack([mo.md("## Complete trials, the best first"), table])
@@ -95,7 +99,8 @@ def _(complete, kept, mo, params):
 @app.cell
 def _(falls, go, mo, params, px, trials):
     history = trials.assign(ended=trials.groupby("run").cumcount() + 1).dropna(subset=["value"])
-    values = history.where(history["state"] == "COMPLETE")["value"].groupby(history["run"])
+    counts = (history["state"] == "COMPLETE") & ~history["violates"]
+    values = history["value"].where(counts).groupby(history["run"])
     so_far = values.cummin() if falls else values.cummax()
     history["best"] = so_far.groupby(history["run"]).ffill()
     data = ["trial_number", *params]

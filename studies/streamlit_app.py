@@ -78,18 +78,23 @@ if trials.empty:
     st.info("choose a run")
     st.stop()
 falls = trials["direction"].iloc[0].lstrip('["').startswith("minimize")  # of the first objective
-complete = trials[trials["state"] == "COMPLETE"].sort_values("value", ascending=falls)
+# those that violate study.constraints are never the best
+trials = trials.assign(violates=trials["feasible"].eq(False) if "feasible" in trials else False)
+complete = trials[trials["state"] == "COMPLETE"]
+complete = complete.sort_values(["violates", "value"], ascending=[True, falls])
 params = [name for name in trials if name.startswith("params_") and name != "params_json"]
 params = [name for name in params if complete[name].notna().any()]
 
 st.header("Trials")
 shown = ["run", "trial_number", "state", "reason", "value", "best_epoch", *params, "train_s"]
+shown += ["feasible"] if "feasible" in trials else []
 st.dataframe(pd.concat([complete, trials.drop(complete.index)])[shown], hide_index=True)
 
 st.header("History")
 order = trials.groupby("run").cumcount() + 1
 history = trials.assign(ended=order).dropna(subset=["value"])
-values = history.where(history["state"] == "COMPLETE")["value"].groupby(history["run"])
+counts = (history["state"] == "COMPLETE") & ~history["violates"]
+values = history["value"].where(counts).groupby(history["run"])
 history["best"] = (values.cummin() if falls else values.cummax()).groupby(history["run"]).ffill()
 figure = px.scatter(
     history, x="ended", y="value", color="run", hover_data=["trial_number", *params]

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -67,6 +68,24 @@ def test_streamlit_shows_the_runs_of_an_objective(run_dir: RunDir, runs: Path) -
     app.sidebar.multiselect[0].set_value([]).run()
     assert not app.exception
     assert [it.value for it in app.info] == ["choose a run"]
+
+
+def test_apps_do_not_call_a_trial_the_best_that_violates_a_constraint(
+    run_dir: RunDir, runs: Path
+) -> None:
+    """Of the study that is maximized, only the trial with the least value meets them."""
+    (only,) = published.best(run_dir, 1)
+    path = runs / "runs" / "third" / "trials.parquet"
+    table = parquet.read_table(path)
+    feasible = pa.array([number == only for number in table["trial_number"].to_pylist()])
+    parquet.write_table(table.append_column("feasible", feasible), path)
+    app = streamlit().run()
+    assert not app.exception
+    assert app.dataframe[0].value["trial_number"].iloc[0] == only
+    _, found = runpy.run_path(str(STUDIES / "marimo_app.py"))["app"].run()
+    assert found["complete"]["trial_number"].iloc[0] == only
+    (so_far,) = found["lines"].data
+    assert pd.Series(so_far.y).dropna().unique() == [published.rows(run_dir)[only]["value"]]
 
 
 def test_streamlit_says_that_no_study_was_run(runs: Path) -> None:
