@@ -61,7 +61,7 @@ class TrialRows:
 
     @property
     def informative(self) -> list[str]:
-        """The most useful columns, without those that have the same value in all rows."""
+        """The most useful columns; without `reason` if no trial has one."""
         known = [*self.values, "best_epoch", "epochs_done", "n_parameters", "train_s"]
         params = [name for name in self.names if is_param(name)]
         outcomes = [name for name in ("reason",) if self.table[name].null_count < len(self.table)]
@@ -106,9 +106,9 @@ class TrialRows:
         return replace(self, places=self.places[kept[self.places]])
 
     def sorted_by(self, key: str) -> TrialRows:
-        """The rows sorted by a column: objectives best first, others ascending; `-KEY` reverses.
+        """The rows sorted by a column: ascending, but objectives and `best_value` best first.
 
-        Nulls come last; equal rows are in order of trial number.
+        `-KEY` reverses the order. Nulls come last; equal rows are in order of trial number.
         """
         turned = key.startswith("-")
         name = self._column("--sort", key.removeprefix("-"))

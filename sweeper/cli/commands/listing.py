@@ -52,7 +52,7 @@ def trials(
         typer.Option(
             "--sort",
             metavar="COLUMN",
-            help="Objectives best first, others ascending; -COLUMN reverses.",
+            help="Objectives and best_value best first, others ascending; -COLUMN reverses.",
         ),
     ] = None,
     columns: Annotated[
