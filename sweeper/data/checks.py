@@ -22,7 +22,7 @@ from sweeper.data.columns import (
 from sweeper.data.identity import NotNumbersError, floats
 from sweeper.data.part_checks import part_problems
 from sweeper.data.raw import RawData
-from sweeper.data.remarks import text_fix
+from sweeper.data.remarks import WITH_POINTS, points_fix, text_fix
 from sweeper.data.target import LEAST
 from sweeper.data.weights import weight_problems
 from sweeper.errors import Problem, counted, listed
@@ -161,6 +161,9 @@ def _target_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
             if numbers := raw.text_numbers(name):
                 instead = f"{text_fix(raw, name, numbers)}; or {instead}"
             yield from _cell_problem(config, raw, name, rows, what, instead)
+            if dotted := _rows(raw.with_points(name)):
+                fix = points_fix(raw, name)
+                yield from _cell_problem(config, raw, name, dotted, WITH_POINTS, fix)
             yield from _logarithm_problems(config, raw, name)
     if config.train.target == "classes":
         yield from _class_problems(config, raw, hint)
@@ -249,10 +252,10 @@ def _range_problems(config: StudyConfig, raw: RawData, name: str, hint: str) -> 
 
 def _logarithm_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Problem]:
     """Targets that have no logarithm."""
-    transform, column = config.data.target_transform, raw.frame[name]
-    if transform == "none" or not is_numeric_dtype(column.dtype):
+    transform = config.data.target_transform
+    if transform == "none" or strays(raw.frame[name], raw.decimal).any():
         return
-    numbers, least = column.to_numpy(np.float64), LEAST[transform]
+    numbers, least = raw.floats(name)[:, 0], LEAST[transform]
     if without := _rows(numbers <= least):
         are = "is" if len(without) == 1 else "are"
         found = raw.describe_rows(name, without, f"{are} {least:g} or less")

@@ -37,6 +37,7 @@ MAX_TEXT_VALUES = 100
 # at most this many rows of units, types or descriptions below a header
 _TOP = 3
 _UNITS_SHOWN = 4
+_THOUSANDS = r"\s*[-+]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
 # with fewer rows, nothing can be said
 _LEAST_ROWS = 10
 _FIRST_DAY, _LAST_DAY, _DAYS_TRIED = 1800_01_01, 2200_12_31, 1000
@@ -160,6 +161,29 @@ def _numbers_in(texts: pd.Series[Any], decimal: str) -> pd.Series[Any]:
         different = different.str.replace(decimal, ".", regex=False)
     numbers = pd.to_numeric(different, errors="coerce").reindex(places)
     return pd.Series(numbers.to_numpy(), texts.index, name=texts.name)
+
+
+def with_points(column: pd.Series[Any], decimal: str) -> pd.Series[bool]:
+    """Which rows have a number as text with a point that may separate thousands: 1.250.
+
+    None if decimals are points, also in spite of `decimal`: 3.75 has no thousands.
+    """
+    none = pd.Series(False, column.index)
+    if decimal == "." or not isinstance(column.dtype, pd.StringDtype):
+        return none
+    has_point = column.str.contains(".", regex=False, na=False) & ~strays(column, decimal)
+    has_comma = column.str.contains(decimal, regex=False, na=False)
+    is_decimal = has_point & ~column.str.fullmatch(_THOUSANDS, na=False)
+    return none if is_decimal.any() and not has_comma.any() else has_point
+
+
+def as_floats(frame: pd.DataFrame, decimal: str) -> NDArray[np.float64]:
+    """The numbers of columns without `strays`, also of those that are text."""
+    texts = [str(name) for name in frame if isinstance(frame[name].dtype, pd.StringDtype)]
+    if texts and decimal != ".":
+        pointed = {name: frame[name].str.replace(decimal, ".", regex=False) for name in texts}
+        frame = frame.assign(**pointed)
+    return frame.to_numpy(np.float64)
 
 
 def header_of_data(frame: pd.DataFrame, decimal: str = ".") -> str:

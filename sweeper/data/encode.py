@@ -215,7 +215,7 @@ def _numbers(
     config: StudyConfig, raw: RawData, split: Split
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
     """The targets of every row, transformed and then standardised by this mean and deviation."""
-    numbers = raw.frame[list(raw.targets)].to_numpy(np.float64)
+    numbers = raw.floats(*raw.targets)
     if config.data.target_transform != "none":
         _refuse_large(config, raw, numbers)
     target = transformed(numbers, config.data.target_transform)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from sweeper.config import StudyConfig
-from sweeper.data.columns import without_fractions, without_strays
+from sweeper.data.columns import as_floats, with_points, without_fractions, without_strays
 from sweeper.data.csv_file import CsvFile
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import Problem, counted, did_you_mean, listed
@@ -106,6 +106,19 @@ class RawData:
     def text_numbers(self, name: str) -> TextNumbers | None:
         """The numbers that the text in a column means; None if it is just text."""
         return text_numbers(self.frame[name], self.decimal, has_strays=self.csv is None)
+
+    def with_points(self, name: str) -> NDArray[np.bool_]:
+        """Which numbers of a CSV file have a point although decimals are commas, as in 1.250."""
+        return with_points(self.frame[name], self._point).to_numpy()
+
+    def floats(self, *names: str) -> NDArray[np.float64]:
+        """The numbers of columns, also of those that are text, shaped (rows, columns)."""
+        return as_floats(self.frame[[*names]], self._point)
+
+    @property
+    def _point(self) -> str:
+        """The decimal separator of the source, also of an edition that ignored it in text."""
+        return "." if self.csv is None else self.csv.dialect.decimal
 
     def with_targets(self) -> RawData:
         """The rows with a value for every target."""

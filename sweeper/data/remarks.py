@@ -104,7 +104,8 @@ def _merged(config: StudyConfig, raw: RawData) -> Iterator[str]:
     if config.train.target == "numbers" and not config.data.standardizes_targets:
         settings |= dict.fromkeys(raw.targets, "target_scale")
     for name, setting in settings.items():
-        values = np.unique(raw.frame[name].dropna().to_numpy(np.float64))
+        numbers = raw.floats(name)[:, 0]
+        values = np.unique(numbers[~np.isnan(numbers)])
         with np.errstate(over="ignore"):
             kept = len(np.unique(values.astype(precision)))
         if kept < len(values) / 2:
@@ -192,6 +193,18 @@ def text_fix(raw: RawData, name: str, numbers: TextNumbers) -> str:
     """How to read the numbers that are written as text in a column."""
     missing = [*raw.words.get(name, ()), *(raw.gap_words if numbers.words else ())]
     return numbers.fix(raw.csv, missing)
+
+
+WITH_POINTS = "written with a point, though decimals are ','"
+"""What `RawData.with_points` finds."""
+
+
+def points_fix(raw: RawData, name: str) -> str:
+    """How to write the numbers of a column without points that separate thousands."""
+    numbers, hint = raw.text_numbers(name), "write numbers without a separator of thousands"
+    if numbers is None or raw.decimal == ".":
+        return hint
+    return f"{hint}; or {text_fix(raw, name, numbers)}"
 
 
 def _of_csv(raw: RawData) -> Iterator[str]:

@@ -12,7 +12,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.columns import check_kind, strays
 from sweeper.data.dataset import Dataset
 from sweeper.data.raw import RawData
-from sweeper.data.remarks import text_fix
+from sweeper.data.remarks import WITH_POINTS, points_fix, text_fix
 from sweeper.data.split import RowIndices
 from sweeper.errors import DataError, Problem
 
@@ -30,7 +30,7 @@ def row_weights(config: StudyConfig, raw: RawData, training: RowIndices) -> NDAr
     """
     if raw.weight is None:
         return None
-    given, precision = raw.frame[raw.weight].to_numpy(np.float64), config.execution.precision
+    given, precision = raw.floats(raw.weight)[:, 0], config.execution.precision
     relative = given / (given.max() or 1.0)  # so that their sum is finite
     with np.errstate(over="ignore"):
         weights = (relative / (relative[training].mean() or 1.0)).astype(precision)
@@ -77,13 +77,14 @@ def _value_problems(config: StudyConfig, raw: RawData, name: str) -> Iterator[Pr
         yield config.problem(_KEY, found, "write numbers, 0 or more")
         return
     texts = strays(column, raw.decimal).to_numpy()
-    numbers = np.zeros(len(column)) if texts.any() else column.to_numpy(np.float64)
+    numbers = np.zeros(len(column)) if texts.any() else raw.floats(name)[:, 0]
     what_to_write = "write 1 for rows that count as usual, or 0 for rows that do not count"
     to_read = what_to_write
     if texts.any() and (written := raw.text_numbers(name)):
         to_read = f"{text_fix(raw, name, written)}; or {what_to_write}"
     wrong = {
         "text, but weights are numbers": (texts, to_read),
+        WITH_POINTS: (raw.with_points(name), points_fix(raw, name)),
         "missing": (column.isna().to_numpy(), what_to_write),
         "negative": (numbers < 0, "write 0 or more"),
         "infinite": (np.isinf(numbers), "write finite numbers"),

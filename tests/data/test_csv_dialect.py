@@ -18,6 +18,8 @@ from sweeper.data.transform import Transform
 from sweeper.errors import DataError
 
 CSV = 'source = "csv"\npath = "rows.csv"\ntarget = "kind"\n'
+TABLE = 'source = "csv"\npath = "rows.csv"\n'
+COMMAS = 'separator = ";"\ndecimal = ","\n'
 ROWS = [
     ["größe", "colour", "kind"],
     *([f"{i}.5", "weiß" if i % 3 else "blue", "fig" if i % 2 else "pear"] for i in range(12)),
@@ -184,6 +186,53 @@ def test_text_among_numbers_is_refused_with_either_decimal_separator(
     earlier = make_study(CSV + dialect, text).with_edition(3)
     if decimal == ",":  # studies that began with it as categories go on
         assert prepare(earlier).n_features > 10
+
+
+@pytest.mark.parametrize("edition", [3, 6])
+@pytest.mark.parametrize(
+    ("cells", "lines"),
+    [
+        (["950", "1.250", "12.300"], "lines 3, 4"),  # 1.25 was read as a decimal, next to 950
+        (["12,5", "1.250", "3"], "line 3"),
+        (["12,5", "3.75", "4"], "line 3"),
+    ],
+)
+@pytest.mark.parametrize("role", ["target", "weight"])
+def test_points_among_decimal_commas_are_refused_where_numbers_are_needed(
+    role: str, cells: list[str], lines: str, edition: int, make_study
+) -> None:
+    rows = "".join(f"{i},5;{i % 9},25;{cell}\n" for i, cell in enumerate([*cells, *["7"] * 30]))
+    of_role = {"target": 'target = "y"\n', "weight": 'target = "x"\nweight = "y"\n'}[role]
+    study = make_study(f"{TABLE}{of_role}{COMMAS}", f"x;z;y\n{rows}", loss="mse")
+    with pytest.raises(DataError) as refused:
+        prepare(study.with_edition(edition))
+    found = f"written with a point, though decimals are ',' ({lines}); write numbers without a"
+    if (edition, cells[0]) == (3, "12,5"):
+        found = f"1 value is text, but {'mse needs' if role == 'target' else 'weights are'} numbers"
+    assert found in str(refused.value)
+    if edition == 6 and cells[1] == "1.250":
+        (code,) = re.findall(r"(df\['y'\] = .*?); df\.to_csv", str(refused.value))
+        df = pd.DataFrame({"y": pd.Series(cells, dtype="str")})
+        exec(code, {"df": df, "pd": pd})
+        expected = [float(cell.replace(".", "").replace(",", ".")) for cell in cells]
+        assert df["y"].tolist() == expected
+
+
+def test_decimal_points_in_spite_of_the_setting_are_read_as_such(make_study) -> None:
+    rows = "".join(f"{i},5;{i % 5}.75\n{i},5;1.250\n" for i in range(20))
+    settings = f'{TABLE}target = "y"\ntarget_scale = "none"\n{COMMAS}'
+    data = prepare(make_study(settings, f"x;y\n{rows}", loss="mse"))
+    assert {*data.y_train.ravel().tolist()} == {0.75, 1.25, 1.75, 2.75, 3.75, 4.75}
+
+
+def test_numbers_that_pandas_leaves_as_text_have_decimal_commas(make_study) -> None:
+    """A number of more than 64 bits makes its column text."""
+    large = f"1{'0' * 22}"
+    rows = "".join(f"{i},5;{large if i == 0 else f'{i},25'}\n" for i in range(40))
+    settings = f'{TABLE}target = "y"\ntarget_scale = "none"\n{COMMAS}'
+    data = prepare(make_study(settings, f"x;y\n{rows}", loss="mse"))
+    every = np.concatenate([data.y_train, data.y_val, data.y_test]).ravel()
+    assert sorted(every.tolist()) == [*(i + 0.25 for i in range(1, 40)), 1e22]
 
 
 def test_a_model_knows_categories_with_a_decimal_comma(make_study, tmp_path: Path) -> None:

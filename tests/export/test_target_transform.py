@@ -176,3 +176,13 @@ def test_targets_without_logarithm_are_refused(
     assert found in str(refused.value)
     if not metric:
         assert "line 9" in str(refused.value)
+
+
+def test_numbers_as_text_without_logarithm_are_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    texts = FRAME["price"].map(str)
+    texts[7] = "-1"
+    FRAME.assign(price=texts).to_parquet(tmp_path / "prices.parquet")
+    parquet = ("data.source=parquet", "data.path=prices.parquet")
+    with pytest.raises(SweeperError, match=r"log has no value: .*0 or less \(row 8\)"):
+        prepare(study_in(tmp_path, STUDY, *parquet))
