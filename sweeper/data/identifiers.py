@@ -75,7 +75,8 @@ def row_id_reason(name: str, column: pd.Series[Any]) -> str:
     if is_numeric_dtype(known.dtype) or not isinstance(known.dtype, pd.StringDtype):
         return ""
     if numbers := text_numbers(known):
-        return row_id_reason(name, pd.to_numeric(known)) if numbers.is_plain else ""
+        read = pd.to_numeric(known, errors="coerce")  # blanks may be among them
+        return row_id_reason(name, read) if numbers.is_plain else ""
     if len(known) >= _LEAST_TEXTS and known.is_unique:
         return "has a different text in every row, like an identifier"
     return _reason_of_repeated(name.strip(), known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ _WORDS = "booleans in words"
 
 _CODE = re.compile(r"\s*0\d")
 _PLAIN = {
-    point: re.compile(rf"[-+]?(\d+{mark}?\d*|{mark}\d+)(e[-+]?\d+)?", re.IGNORECASE)
+    point: re.compile(rf"[-+]?(\d+{mark}?\d*|{mark}\d+)(e[-+]?\d+)?", re.IGNORECASE | re.ASCII)
     for point, mark in ((".", r"\."), (",", ","))
 }  # numbers without any sign or unit, by their decimal separator
 _CURRENCY = (
@@ -48,7 +48,7 @@ _UNIT = r"%|‰|°[CF]?|[^\W\d_]{1,12}[²³]?\.?(?:/[^\W\d_]{1,8}[²³]?)?"
 _NUMBER = re.compile(
     r"(?P<open>\(\s*)?(?P<about>[<>≤≥]=?|[~≈±'])?\s*[-+\u2212\u2013]?\s*"
     rf"(?P<currency>{_CURRENCY})?\s*[-\u2212\u2013]?"
-    rf"(?P<digits>{_PARTED}|\d+[.,]?\d*|[.,]\d+)(?P<plus>\+)?"
+    rf"(?P<digits>(?a:{_PARTED}|\d+[.,]?\d*|[.,]\d+))(?P<plus>\+)?"
     rf"(?P<space>\s*)(?:(?P<after>{_CURRENCY})|(?P<unit>{_UNIT}))?(?(open)\s*\))"
 )
 _SCALES = frozenset({2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 32, 64, 100})
@@ -124,7 +124,7 @@ def text_numbers(
         or _fractions(texts, name)
         or _numbers(values, texts, name, decimal)
         or _with_gaps(values, name, decimal)
-        or _plain_numbers(texts, name, decimal, has_strays=has_strays)
+        or _plain_numbers(texts, column, decimal, has_strays=has_strays)
     )
 
 
@@ -212,21 +212,31 @@ def _numbers(
 
 
 def _plain_numbers(
-    texts: Sequence[str], name: str, decimal: str, *, has_strays: bool
+    texts: Sequence[str], column: pd.Series[Any], decimal: str, *, has_strays: bool
 ) -> TextNumbers | None:
-    """Plain numbers, in a column that some program wrote as text.
+    """Plain numbers, in a column that some program wrote as text; `texts` are its first values.
 
     A few different integers may be codes of categories.
     """
-    plain = [text for text in texts if _PLAIN[decimal].fullmatch(text)]
-    share = _LEAST_SHARE if has_strays else 1
-    if len(plain) < share * len(texts) or any(map(_CODE.match, plain)):
+    least = _LEAST_SHARE if has_strays else 1
+    plain = _plain_among(texts, decimal, least)
+    if not plain or (len(plain) <= _MAX_CODES and all(map(str.isdigit, plain))):
         return None
-    if len(plain) <= _MAX_CODES and all(map(str.isdigit, plain)):
+    every = {str(value).strip() for value in column.dropna().unique()}  # other text may follow
+    numbers = _plain_among(every - {""}, decimal, least)
+    if not numbers:
         return None
-    errors = "" if len(plain) == len(texts) else ', errors="coerce"'
+    name = str(column.name)
+    errors = "" if len(numbers) == len(every) else ', errors="coerce"'
     code = f"df[{name!r}] = pd.to_numeric({_with_points(name, decimal)}{errors})"
     return TextNumbers(name, "numbers written as text", plain[0], code, is_plain=True)
+
+
+def _plain_among(texts: Collection[str], decimal: str, least: float) -> list[str]:
+    """The plain numbers; none if they are less than this share, or some is written like a code."""
+    plain = [text for text in texts if _PLAIN[decimal].fullmatch(text)]
+    is_code = len(plain) < least * len(texts) or any(map(_CODE.match, plain))
+    return [] if is_code else plain
 
 
 def _are_names(texts: Sequence[str], signed: Sequence[re.Match[str]]) -> bool:

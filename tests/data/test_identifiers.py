@@ -118,6 +118,23 @@ def test_measurements_and_categories_are_not(name: str, values: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([str(i // 2) for i in range(4200)] + ["A123"], ""),  # is looked at in part
+        ([chr(0xFF11 + i) * 2 for i in range(9)] * 2 + ["\uff11", "\uff12", "\uff13"] * 2, ""),
+        ([*map(str, SHUFFLED // 5), " "], ""),
+        ([*map(str, range(2100)), " "], NUMBER),
+        ([*map(str, SHUFFLED // 5), "1.5"], ""),
+    ],
+    ids=["code", "digits of another width", "gap", "later gap", "fraction"],
+)
+def test_text_of_digits_is_read_as_numbers_only_if_all_of_it_are(
+    values: list[str], expected: str
+) -> None:
+    assert reason("code", pd.Series(values, dtype="str")) == expected
+
+
+@pytest.mark.parametrize(
     ("name", "values", "is_reported"),
     [
         ("distcod", 60_000 + CHANCE.choice(12_000, 400, replace=False), True),
