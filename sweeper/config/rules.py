@@ -12,10 +12,11 @@ from sweeper.config.alternating import (
     check_phases,
     idle_parts,
 )
+from sweeper.config.conditions import StructureSearch
 from sweeper.config.coupled import CoupledTable, check_models, sizes_of
 from sweeper.config.data import NpzTable, RowsTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import LayersTable, PartsTable, TabMTable, check_wiring
+from sweeper.config.model import LayersTable, MixedTable, PartsTable, TabMTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.reading import RawTable, is_table, with_default
 from sweeper.config.refusals import MISSING
@@ -224,6 +225,22 @@ def check_padded_sizes(program: ClassTable, model: Table | None) -> Iterable[Fla
     for name in sorted(program.sizes.keys() - sizes.keys()) if sizes else ():
         found = f"a size for '{name}', but the model has no such part with hidden layers"
         yield Flaw("trial.class.sizes", found, "remove it")
+
+
+def check_tabm_depths(
+    model: TabMTable | MixedTable, search: Mapping[str, SearchEntry], links: Mapping[str, str]
+) -> Iterator[Flaw]:
+    """Check that no trial is a TabM of depth 0; `links` are settings with values of others."""
+    only = {"model.kind": "tabm", "model.depth": 0}
+    keys = {key: links.get(key, key) for key in only}
+    kept = {source: getattr(model, key.partition(".")[2]) for key, source in keys.items()}
+    drawn = [source for source in keys.values() if source in search]
+    wanted = {keys[key]: value for key, value in only.items()}
+    if StructureSearch(search, drawn, kept.get, {}, wanted).count():
+        entry = search.get(keys["model.depth"])
+        is_drawn = entry is not None and entry.has(0) is not None
+        found = "some trials are a TabM of depth 0, but TabM has at least one hidden layer"
+        yield Flaw("search.model.depth" if is_drawn else "model.depth", found, "write 1 or more")
 
 
 def check_parts(

@@ -10,7 +10,7 @@ from sweeper.config.alternating import UNUSED_LR
 from sweeper.config.conditions import check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.execution import ExecutionTable
-from sweeper.config.model import MixedTable, check_bins, check_kinds
+from sweeper.config.model import MixedTable, TabMTable, check_bins, check_kinds
 from sweeper.config.optimizer import MixedOptimizerTable, UserOptimizerTable, each
 from sweeper.config.reading import (
     RawTable,
@@ -43,6 +43,7 @@ from sweeper.config.rules import (
     check_rows,
     check_schedules,
     check_single_trial,
+    check_tabm_depths,
     check_target_transform,
     check_to_stop,
     check_traced,
@@ -164,6 +165,8 @@ class Draft:
         kinds = search.get("model.kind")
         if isinstance(model, MixedTable) and kinds is not None:
             self.flaws += check_kinds(model, kinds.values() or (), self._searched)
+        if isinstance(model, TabMTable | MixedTable) and self._is_known(search):
+            self.flaws += check_tabm_depths(model, search, self._links)
         self.flaws += check_rows(tables.get("data"), train)
         self.flaws += check_target_transform(tables.get("data"), train)
 
@@ -188,6 +191,10 @@ class Draft:
         return any(
             f"{place}.".startswith(f"{one}.") for place in places for one in (key, f"search.{key}")
         )
+
+    def _is_known(self, search: Mapping[str, SearchEntry]) -> bool:
+        """Whether these are all entries, without a flaw in any."""
+        return self._searched == {*search, *self._links} and not self._is_in_doubt("search")
 
     def _is_misspelt(self, key: str) -> bool:
         return any(flaw.meant == key for flaw in self.flaws)
@@ -303,8 +310,7 @@ class Draft:
 
     def _read_queue(self, search: Mapping[str, SearchEntry]) -> None:
         study = self._raw.get("study")
-        is_known = self._searched == {*search, *self._links} and not self._is_in_doubt("search")
-        if is_table(study) and "enqueue" in study and is_known:
+        if is_table(study) and "enqueue" in study and self._is_known(search):
             queue, flaws = read_enqueue(study["enqueue"], search)
             self.flaws += flaws
             self._raw = {**self._raw, "study": {**study, "enqueue": queue}}

@@ -112,3 +112,45 @@ def test_trials_of_different_size_and_activation_share_programs_and_are_reproduc
 def test_what_it_has_not_is_refused(change: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=message):
         study_in(tmp_path, DIGITS, *TABM, change)
+
+
+KINDS = "search.model.kind={type='categorical', choices=['mlp', 'tabm']}"
+OF_MLP = "when={model.kind='mlp'}"
+ONLY_MLP = "search.model.kind={type='categorical', choices=['mlp']}"
+SOME_KINDS = f"{KINDS[:-1]}, when={{model.activation='relu'}}}}"
+ACTIVATIONS = "search.model.activation={type='categorical', choices=['relu', 'tanh']}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        (["search.model.depth={type='categorical', choices=[1, 0]}"], "search.model.depth"),
+        (["search.model.depth={type='int', low=1, high=3, or=[0]}"], "search.model.depth"),
+        ([KINDS, "search.model.depth={type='int', low=0, high=3}"], "search.model.depth"),
+        ([KINDS, "model.depth=0"], "model.depth"),
+        (
+            [KINDS, "model.depth=0", f"search.model.depth={{type='int', low=1, high=3, {OF_MLP}}}"],
+            "model.depth",
+        ),
+        ([KINDS, f"search.model.depth={{type='int', low=0, high=3, {OF_MLP}}}"], ""),
+        ([ONLY_MLP, "model.depth=0"], ""),
+        (
+            [
+                *(ACTIVATIONS, SOME_KINDS, "model.kind='mlp'"),
+                "search.model.depth={type='int', low=0, high=1, when={model.activation='tanh'}}",
+            ],
+            "",
+        ),
+    ],
+)
+def test_a_depth_of_0_is_refused_only_if_a_trial_with_it_is_a_tabm(
+    changes: list[str], key: str, tmp_path: Path
+) -> None:
+    if not key:
+        assert study_in(tmp_path, DIGITS, *TABM, *changes)
+        return
+    with pytest.raises(StudyError) as refused:
+        study_in(tmp_path, DIGITS, *TABM, *changes)
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.hint) == (key, "write 1 or more")
+    assert "TabM has at least one hidden layer" in problem.found

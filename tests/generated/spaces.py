@@ -140,6 +140,19 @@ def _fit_kinds(study: Study, search: Search) -> None:
             _forget(search, key)
 
 
+@st.composite
+def allow_linear_models(draw: Draw, study: Study, search: Search) -> None:
+    """A depth of 0 for some trials, if none of them may be a TabM."""
+    if "tabm" in possible_names(study, search, "model.kind"):
+        return
+    if draw(st.booleans()):
+        study["model"]["depth"] = 0
+    entry = search.get("model.depth")
+    if entry is not None and draw(st.booleans()):
+        values = "choices" if entry["type"] == "categorical" else "or"
+        entry[values] = [*entry.get(values, []), 0]
+
+
 def _forget(search: Search, key: str) -> None:
     """Remove an entry, and everything that depends on it."""
     if search.pop(key, None) is None:

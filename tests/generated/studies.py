@@ -19,6 +19,7 @@ from tests.generated.data import data_tables
 from tests.generated.frames import Draw, Frame, Study, frames, rarely, some
 from tests.generated.proposing import pruners, queues, samplers
 from tests.generated.spaces import (
+    allow_linear_models,
     drop_drawn,
     drop_idle_keys,
     fitting_searches,
@@ -164,6 +165,8 @@ def _as_several(draw: Draw, study: Study, frame: Frame, name: str | None) -> Non
     finite = sampler["name"] == "grid"
     search = draw(fitting_searches(study, frame, finite=finite))
     drop_idle_keys(study, frame, search)
+    if frame.model is MixedTable:
+        draw(allow_linear_models(study, search))
     drop_drawn(draw, study, search)
     study["search"] = nested(search)
     if not finite and rarely(draw):
