@@ -22,6 +22,7 @@ from sweeper.config.model import (
     OneKind,
     PartsTable,
     PythonTable,
+    RowModelTable,
     concerns,
 )
 from sweeper.config.optimizer import (
@@ -261,6 +262,21 @@ class StudyConfig(Table):
             return kept
         values = entry.values()
         return values if values is None or not entry.when else (*dict.fromkeys((*values, *kept)),)
+
+    @property
+    def used_bins(self) -> tuple[tuple[str, int], ...]:
+        """The ways to choose bins, and how many: those of all trials, then those of the file.
+
+        Checks build the model of the file, whose values no trial need draw.
+        """
+        pairs: list[tuple[str, int]] = []
+        if "ple" in (self.drawn_values("model.numbers") or ()):
+            ways, counts = (self.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
+            pairs += [(str(way), int(count)) for way, count in product(ways, counts)]
+        own = self.settings_of({}).model
+        if isinstance(own, RowModelTable) and own.encoded_by is not None:
+            pairs.append((own.bins, own.n_bins))
+        return tuple(dict.fromkeys(pairs))
 
     @property
     def keeps(self) -> MetricRule | None:

@@ -29,7 +29,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.data import CsvTable, FunctionTable, NpzTable, ParquetTable
 from sweeper.data.dataset import Dataset
-from sweeper.data.files import find_file, parquet_files
+from sweeper.data.files import find_file, from_here, parquet_files
 from sweeper.data.memory import check_host
 from sweeper.data.metric_checks import check_metrics
 from sweeper.errors import SetupError, SweeperError
@@ -150,7 +150,7 @@ def _await(
     if child.exitcode:  # it died for another reason; this process will find the same
         return _prepared_here(config, cached)
     data = Dataset.load(staged)
-    _store(data, cached)
+    _store(data, config, cached)
     return data
 
 
@@ -158,7 +158,7 @@ def _prepared_here(config: StudyConfig, cached: Path | None) -> Dataset:
     from sweeper.data.prepare import prepare
 
     data = prepare(config)
-    _store(data, cached)
+    _store(data, config, cached)
     return data
 
 
@@ -173,9 +173,12 @@ def _load(cached: Path, config: StudyConfig) -> Dataset:
     return data
 
 
-def _store(data: Dataset, cached: Path | None) -> None:
-    """Cache `data` for the next start, if possible; nothing depends on it."""
-    if cached is None:
+def _store(data: Dataset, config: StudyConfig, cached: Path | None) -> None:
+    """Cache `data` for the next start, if possible; nothing depends on it.
+
+    Not if a file has changed since `cached` was found: then `data` may be of other rows.
+    """
+    if cached is None or _cache_path(config) != cached:
         return
     with suppress(OSError):
         # a new file, readable only by this user
@@ -212,13 +215,15 @@ def _cache_path(config: StudyConfig) -> Path | None:
     """The path of a study's cached arrays; None if its rows are missing or too many."""
     if isinstance(config.data, FunctionTable):  # it may read anything
         return None
-    settings = config.canonical()
+    settings, rows = config.canonical(), config.rows
     try:
         files = _files(config)
         if sum(path.stat().st_size for path in files) > (physical_bytes() or sys.maxsize):
             return None  # reading them all takes long, and they are refused later
         # directory names of a partitioned table also hold values
         content = [[*(part for part in path.parts if "=" in part), _digest(path)] for path in files]
+        # what notes call the rows
+        named = [rows.name, *rows.notes] if rows else [str(from_here(path)) for path in files]
     except (SweeperError, OSError):
         return None
     parts = [settings[name] for name in ("data", "train", "search")]
@@ -228,8 +233,10 @@ def _cache_path(config: StudyConfig) -> Path | None:
         settings["study"]["seed"],
         settings["study"]["folds"],
         settings["execution"]["precision"],
-        [config.drawn_values(f"model.{name}") for name in ("numbers", "bins", "n_bins")],
+        config.drawn_values("model.numbers"),
+        config.used_bins,
         content,
+        named,
         _versions(),
     ]
     name = blake2b(json.dumps(depends_on).encode(), digest_size=16).hexdigest()

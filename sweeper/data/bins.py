@@ -6,7 +6,6 @@ By quantiles or by a decision tree, as in Gorishniy et al. 2022 (arXiv 2203.0555
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from sweeper.config import StudyConfig
-from sweeper.config.model import RowModelTable, bins_name
+from sweeper.config.model import bins_name
 from sweeper.data.dataset import Dataset, Edges
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError
@@ -32,7 +31,7 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
     places = range(len(raw.numbers))
     found = {
         bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
-        for way, count in _used_bins(config)
+        for way, count in config.used_bins
     }
     is_embedded = "plr" in (config.drawn_values("model.numbers") or ())
     if (is_embedded and not raw.numbers) or any(
@@ -42,21 +41,6 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
         hint = 'write "linear"'
         raise DataError(config.problem("model.numbers", f"{raw.name} has {what} to encode", hint))
     return found
-
-
-def _used_bins(config: StudyConfig) -> dict[tuple[str, int], None]:
-    """The ways to choose bins, and how many: those of all trials, then those of the file.
-
-    Checks build the model of the file, whose values no trial need draw.
-    """
-    pairs: dict[tuple[str, int], None] = {}
-    if "ple" in (config.drawn_values("model.numbers") or ()):
-        ways, counts = (config.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
-        pairs = {(str(way), int(count)): None for way, count in product(ways, counts)}
-    own = config.settings_of({}).model
-    if isinstance(own, RowModelTable) and own.encoded_by is not None:
-        pairs[own.bins, own.n_bins] = None
-    return pairs
 
 
 def _edges(way: str, count: int, place: int, data: Dataset) -> tuple[float, ...]:

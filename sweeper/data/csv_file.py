@@ -22,7 +22,7 @@ import pandas as pd
 
 from sweeper.config.toml import toml_value
 from sweeper.data.compression import is_compressed, open_decompressed
-from sweeper.data.files import UnfitTableError
+from sweeper.data.files import UnfitTableError, from_here
 from sweeper.data.identity import MISSING_WORDS
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.errors import listed
@@ -234,9 +234,7 @@ class CsvFile:
 
         `options` are additional arguments for reading it.
         """
-        here, dialect = Path.cwd(), self.dialect
-        path = self.path.relative_to(here) if self.path.is_relative_to(here) else self.path
-        name = toml_value(path.as_posix())
+        dialect, name = self.dialect, toml_value(from_here(self.path).as_posix())
         is_nameless = not self.header()[0]
         reading = [
             name,

@@ -92,6 +92,12 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
     raise _not_found(config, name, key, suffix)
 
 
+def from_here(path: Path) -> Path:
+    """The path as it leads to a file from the current directory, if it is below that."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def parquet_files(config: StudyConfig, data: ParquetTable) -> list[Path]:
     """The Parquet files that contain the study's rows.
 

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.study_config import RowsFile
 from sweeper.data import ahead
 from sweeper.data.ahead import preparing
 from sweeper.data.dataset import Dataset
@@ -152,6 +153,25 @@ def test_a_damaged_kept_file_is_prepared_again(
     assert {*prepared_again} == {kept}
 
 
+def test_rows_of_a_file_that_changes_in_the_meantime_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = csv_study(tmp_path)
+    expected = prepare(config).digest
+
+    def changing(config: StudyConfig) -> Dataset:
+        csv_study(tmp_path, ROWS.replace("59,3,1", "59,3,0"))
+        return prepare(config)
+
+    with monkeypatch.context() as late, preparing(config) as prepared:
+        late.setattr("sweeper.data.prepare.prepare", changing)
+        assert prepared().digest != expected
+    csv_study(tmp_path)
+    with preparing(config) as again:
+        assert not again.is_cached
+        assert again().digest == expected
+
+
 @pytest.mark.parametrize("call", ["mkdir", "replace", "open"])
 def test_a_cache_error_does_not_affect_the_study(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -249,6 +269,36 @@ def test_other_settings_are_prepared_again(setting: str, tmp_path: Path) -> None
 
     with preparing(config) as prepared:
         assert not prepared.is_cached
+
+
+def test_bins_that_only_the_file_has_are_prepared_again(tmp_path: Path) -> None:
+    csv_study(tmp_path)
+    data = 'data={source="csv", path="rows.csv", target="y", split={val=0.2, test=0.1}}'
+    searched = 'search.model.n_bins={type="categorical", choices=[2, 3]}'
+    given = [data, "train.batch_size=8", "model.numbers=ple", searched]
+    for own in (4, 5):
+        config = parse(DIGITS, tmp_path / "study.toml", [*given, f"model.n_bins={own}"])
+        with preparing(config) as prepared:
+            assert {*prepared().bins} == {"quantile 2", "quantile 3", f"quantile {own}"}
+
+
+def test_notes_name_the_file_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prices = "a,b,y\n" + "".join(f"${i % 4}0,{i % 7},{i % 2}\n" for i in range(60))
+    for name in ("v1", "v2"):
+        (tmp_path / name).mkdir()
+        with preparing(csv_study(tmp_path / name, prices)) as prepared:
+            assert f'pd.read_csv("{name}/rows.csv", ' in " ".join(prepared().notes)
+
+
+def test_notes_about_rows_in_memory_are_those_of_the_study(tmp_path: Path) -> None:
+    pd.read_csv(StringIO(ROWS)).to_parquet(tmp_path / "rows.parquet")
+    config = parse(DIGITS, tmp_path / "study.toml", [PARQUET, "train.batch_size=8"])
+    for notes in ((), ("the index 'customer' is not read",), ()):
+        of_rows = config.with_rows(RowsFile(tmp_path / "rows.parquet", notes))
+        with preparing(of_rows) as prepared:
+            assert prepared().notes == prepare(of_rows).notes
+            assert prepared().notes[:-1] == notes
 
 
 NOISY = """
