@@ -82,9 +82,13 @@ def _options(config: StudyConfig, kind: ModelKind) -> list[list[dict[str, Scalar
 
 
 def _ends(values: Sequence[Scalar]) -> list[Scalar]:
-    """The lowest and the highest number, and 1 next to 0: a linear model may be the larger one."""
+    """The lowest and the highest number, and the lowest above 0.
+
+    A linear model, of depth 0, may be larger than one with hidden layers.
+    """
     numbers = sorted({int(value) for value in values})
-    return [*{numbers[0], *(one for one in numbers if one == 1), numbers[-1]}]
+    above = [number for number in numbers if number]
+    return [*{numbers[0], *above[:1], numbers[-1]}]
 
 
 def _is_size_of_layers(config: StudyConfig, key: str, kind: ModelKind) -> bool:

@@ -23,18 +23,18 @@ def study(*changes: str) -> StudyConfig:
     return parse(bent(DIGITS, *changes), Path("study.toml"))
 
 
-@pytest.mark.parametrize("depths", [(0, 3), (1, 2), (2, 2)])
-def test_the_ends_of_the_search_have_the_least_and_the_most_parameters(
-    depths: tuple[int, int],
-) -> None:
-    low, high = depths
+@pytest.mark.parametrize(
+    "depths", [range(4), range(1, 3), range(2, 3), range(0, 5, 2)], ids=["0", "1", "2", "step"]
+)
+def test_the_ends_of_the_search_have_the_least_and_the_most_parameters(depths: range) -> None:
     config = study(
-        f"search.model.depth={{type='int',low={low},high={high}}}",
+        f"search.model.depth={{type='int',low={depths.start},high={depths.stop - 1},"
+        f"step={depths.step}}}",
         "search.model.width={type='int',low=1,high=9}",
     )
     counts = [
         PROGRAMS.n_parameters(config.settings_of({"depth": depth, "width": width}))
-        for depth, width in product(range(low, high + 1), range(1, 10))
+        for depth, width in product(depths, range(1, 10))
     ]
     assert sizes(config, PROGRAMS) == (min(counts), max(counts))
 
