@@ -171,7 +171,7 @@ def _options(config: StudyConfig, kind: ModelKind) -> Iterator[list[dict[str, Sc
         values: Sequence[Scalar] = entry.values() or ends(entry)
         # the deepest has the arrays of all others, except for positions counted from the end
         is_depth = key.endswith(".depth") and _is_of_layers(config, key, kind)
-        chosen = {values[0], values[-1]} if is_depth else values
+        chosen = {min(values, key=int), max(values, key=int)} if is_depth else values
         undrawn: list[dict[str, Scalar]] = [{}] if entry.when else []
         yield [{entry.column(key): value} for value in sorted(chosen, key=str)] + undrawn
 

@@ -149,6 +149,15 @@ def test_a_rule_that_matches_nothing_is_refused(rules: str, expected: str, study
     assert refused(study(f"optimizer.decay={rules}")) == [expected]
 
 
+def test_a_rule_for_the_deepest_model_is_accepted_wherever_its_depth_is_written(
+    study: Study,
+) -> None:
+    depths = "search.model.depth={type='categorical', choices=[1, 4, 2]}"
+    for rule in ("depth=4", "path='layers[4].*'"):
+        config = study(depths, f"optimizer.decay={{where=[{{{rule},decay=true}}]}}")
+        check_decay(config, Programs(SPEC))
+
+
 def test_plan_reports_a_rule_about_some_models_only(study: Study) -> None:
     layer_norm = "search.model.layer_norm={type='categorical',choices=[false,true]}"
     rules = "{layer_norm=true,linear=true,where=[{depth=3,decay=true},{depth=-1,decay=true}]}"
