@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from math import isclose, isfinite
+from itertools import product
+from math import isclose, isfinite, prod
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
@@ -21,6 +22,7 @@ _STEP = "distance between values, starting at low"
 _MAX_INTEGERS = 2**52  # samplers draw them as floats
 _MAX_STEPS = 100_000  # more have no effect, and take long to list
 _LEAST = 1.2e-38
+_MOST_COMBINATIONS = 16  # of choices to test with
 _LOG = "whether to draw uniformly in the logarithm"
 
 
@@ -285,6 +287,26 @@ def ends(entry: SearchEntry) -> tuple[Scalar, ...]:
     if isinstance(entry, CategoricalSearch):
         return entry.choices
     return entry.low, entry.high, *entry.or_values
+
+
+def values_to_try(entries: Mapping[str, SearchEntry]) -> list[dict[str, Scalar]]:
+    """Values to test with for several settings, by column: none, all first, all last, and choices.
+
+    These are all combinations if there are few, else each choice next to the first of the others.
+    """
+    tried = {entry.column(key): ends(entry) for key, entry in entries.items()}
+    first, last = ({name: values[place] for name, values in tried.items()} for place in (0, -1))
+    choices = {
+        entry.column(key): entry.choices
+        for key, entry in entries.items()
+        if isinstance(entry, CategoricalSearch)
+    }
+    if prod(map(len, choices.values())) <= _MOST_COMBINATIONS:
+        chosen = [dict(zip(choices, some, strict=True)) for some in product(*choices.values())]
+    else:
+        chosen = [{name: value} for name, values in choices.items() for value in values]
+    found = [{}, first, last, *({**first, **some} for some in chosen)]
+    return [*{tuple(values.items()): values for values in found}.values()]
 
 
 def gives_floats(entry: SearchEntry) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from sweeper.config import StudyConfig
 from sweeper.config.model import PartsTable, PythonTable
 from sweeper.config.refusals import format_value
-from sweeper.config.search import SearchEntry, ends
+from sweeper.config.search import SearchEntry, ends, values_to_try
 from sweeper.config.table import field_of
 from sweeper.config.user_errors import RAISED
 from sweeper.errors import listed
@@ -43,15 +43,17 @@ def _is_argument(config: StudyConfig, key: str) -> bool:
 
 
 def _is_idle(config: StudyConfig, programs: Programs, key: str) -> bool:
-    """Whether the model is the same for all values, if the others have their first or last one."""
+    """Whether the model is the same for all values, whichever values of the others are tried."""
     part = key.split(".")[1] if isinstance(config.model, PartsTable) else ""
-    others = [
-        (entry.column(one), ends(entry)) for one, entry in config.search.items() if one != key
-    ]
+    linked = config.same_as.values()
+    others = {
+        one: entry
+        for one, entry in config.search.items()
+        if one != key and (one.startswith("model.") or one in linked)
+    }
     column, values = config.search[key].column(key), _values_to_try(config.search[key])
     try:
-        for place in (0, -1):
-            other_values = {name: tried[place] for name, tried in others}
+        for other_values in values_to_try(others):
             networks = _networks(
                 config, programs, part, [{**other_values, column: v} for v in values]
             )

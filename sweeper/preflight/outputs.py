@@ -16,7 +16,7 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.optimizer import UserOptimizerTable
 from sweeper.config.refusals import format_value
-from sweeper.config.search import CategoricalSearch, ends
+from sweeper.config.search import CategoricalSearch, ends, values_to_try
 from sweeper.config.train import ON_LOGITS, SupervisedTable, column_of
 from sweeper.config.user_code import load_function
 from sweeper.config.user_errors import RAISED
@@ -214,14 +214,22 @@ def idle_optimizer(config: StudyConfig) -> Iterator[str]:
             f"optimizer.name: the updates of '{config.optimizer.name}' do not depend on the "
             "gradients, so nothing is learnt"
         )
-    for key, entry in config.search.items():
-        name = key.removeprefix("optimizer.")
-        is_argument = name == "lr" or name in config.optimizer.arguments
-        if name == key or not is_argument or entry.when or key in config.same_as.values():
+    names = ("lr", *config.optimizer.arguments)
+    arguments = {
+        key: entry
+        for key, entry in config.search.items()
+        if key.startswith("optimizer.") and key.removeprefix("optimizer.") in names
+    }
+    for key, entry in arguments.items():
+        if entry.when or key in config.same_as.values():
             continue
-        values = ends(entry)
-        traces = [_steps(config, function, {entry.column(key): value}) for value in values]
-        if len(set(values)) > 1 and _are_alike(traces):
+        values, column = ends(entry), entry.column(key)
+        others = {one: other for one, other in arguments.items() if one != key}
+        traces = (
+            [_steps(config, function, {**given, column: value}) for value in values]
+            for given in values_to_try(others)
+        )
+        if len(set(values)) > 1 and all(map(_are_alike, traces)):
             yield (
                 f"search.{key} changes nothing: '{config.optimizer.name}' returns the same updates "
                 f"for {listed([format_value(value) for value in values])}; "

@@ -32,6 +32,8 @@ def build(*, in_size, out_size, key, scale=1.0, name="", gain=1.0, act="relu", d
     linear = eqx.tree_at(lambda layer: layer.weight, linear, linear.weight * gain)
     if deep and rest.get("often", 0) > 3:
         linear = eqx.tree_at(lambda layer: layer.bias, linear, linear.bias + 1)
+    if rest.get("way") == "often":
+        scale = scale + rest.get("often", 0)
     return Net(linear, scale, name, getattr(jax.nn, act))
 """
 _NAMES = '{type="categorical",choices=["relu","tanh"]}'
@@ -66,3 +68,12 @@ def test_an_argument_that_makes_the_same_model_is_reported(tmp_path: Path) -> No
 def test_an_argument_may_matter_for_other_values_of_other_arguments(tmp_path: Path) -> None:
     deep = 'deep={type="categorical",choices=[false,true]}'
     assert _idle(tmp_path, f"often={_COUNTS}", deep) == []
+
+
+@pytest.mark.parametrize("more", [[], [f"a{place}={_NAMES}" for place in range(5)]])
+def test_an_argument_may_matter_for_one_choice_of_another(more: list[str], tmp_path: Path) -> None:
+    ways = 'way={type="categorical",choices=["never","often","rarely"]}'
+    found = _idle(tmp_path, f"often={_COUNTS}", ways, *more)
+    assert [one.partition(" ")[0] for one in found] == [
+        f"search.model.{one.partition('=')[0]}" for one in more
+    ]

@@ -28,6 +28,10 @@ def later(lr, b=0.9):
     return optax.chain(optax.trace(b), optax.apply_if_finite(optax.scale(-lr), 3))
 
 
+def chosen(lr, b=0.9, kind="sgd"):
+    return optax.adam(lr, b2=b) if kind == "adam" else optax.sgd(lr)
+
+
 def stands(lr):
     return optax.set_to_zero()
 
@@ -76,6 +80,8 @@ def config(tmp_path: Path, *overrides: str):
         ("ignores", 'optimizer.b={type="float",low=0.1,high=0.2}', []),
         ("uses", f'{LR},optimizer.b={{type="float",low=0.1,high=0.2}}', []),
         ("later", f'{LR},optimizer.b={{type="categorical",choices=[0.1,0.2]}}', []),
+        ("chosen", 'optimizer.b={type="float",low=0.1,high=0.2},optimizer.kind={type="categorical",'
+         'choices=["sgd","adam","plain"]}', []),
         ("stands", "", ["optimizer.name: the updates of 'idle_own:stands' do not depend on the "
          "gradients, so nothing is learnt"]),
     ],
