@@ -17,7 +17,7 @@ from sweeper.data.compression import suffix_of
 from sweeper.data.csv_dialect import likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, CsvFile
 from sweeper.data.csv_reader import read_csv_table
-from sweeper.data.files import UnfitTableError, conversion_hint, matching_files
+from sweeper.data.files import UnfitTableError, conversion_hint, files_here
 from sweeper.data.parquet import parquet_table, partitions_of, with_categories
 from sweeper.data.raw import RawData
 from sweeper.errors import DataError, Problem, counted, did_you_mean_file, listed
@@ -35,7 +35,7 @@ def read_any_table(path: Path, target: str | None) -> tuple[str, RawData]:
     suffix = suffix_of(path)
     source = _SOURCES.get(suffix)
     is_pattern = not path.is_file() and source in (None, "parquet")
-    if is_pattern and matching_files(Path(), str(path), ".parquet"):
+    if is_pattern and files_here(path, ".parquet"):
         source = "parquet"
     elif path.is_dir():
         found = "a directory without .parquet files"
@@ -106,7 +106,7 @@ def _parquet(path: Path, target: str | None) -> pd.DataFrame:
 
     The `target` may be a level of its index.
     """
-    paths = matching_files(Path(), str(path), ".parquet")
+    paths = files_here(path, ".parquet")
     varying = {name: of for name, of in partitions_of(paths).items() if len({*of}) > 1}
     frame = parquet_table(paths, [target] if target else (), partitions=varying)
     return with_categories(frame, paths[0])

@@ -9,7 +9,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
 from sweeper.config.toml import hint_if_moved, of_home, toml_value
-from sweeper.errors import DataError, did_you_mean_file, listed
+from sweeper.errors import DataError, Problem, did_you_mean_file, listed
 
 GIT_LFS = "version https://git-lfs."
 """The start of a file that Git LFS has left in the place of a large one."""
@@ -132,6 +132,19 @@ def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True
         return sorted(path for path in parent.glob(pattern) if path.is_file())
     except OSError:  # see `_is_file`
         return []
+
+
+def files_here(path: Path, suffix: str) -> list[Path]:
+    """The files that a path, seen from the current directory, refers to, as `matching_files`.
+
+    Raises:
+        DataError: it is a malformed pattern.
+    """
+    try:
+        return matching_files(Path(), str(path), suffix)
+    except ValueError as error:
+        found = f"not a valid file pattern ({error})"
+        raise DataError(Problem(str(path), "", found, f"write e.g. rows/*{suffix}")) from error
 
 
 def _files_below(folder: Path, suffix: str) -> list[Path]:

@@ -20,8 +20,8 @@ from sweeper.data.files import (
     POINTER,
     UnfitTableError,
     conversion_hint,
+    files_here,
     is_pointer,
-    matching_files,
 )
 from sweeper.data.identifiers import is_written_index
 from sweeper.data.identity import MISSING_WORDS, number_of, written
@@ -116,7 +116,7 @@ def _table_suffix(path: Path) -> str:
         DataError: it does not exist, or is not a table.
     """
     suffix = suffix_of(path)
-    if not path.is_file() and matching_files(Path(), str(path), ".parquet"):
+    if not path.is_file() and files_here(path, ".parquet"):
         return ".parquet"
     if suffix not in _TYPES:
         if not path.exists():
@@ -223,7 +223,7 @@ def _are_any_of(texts: pd.Series[Any], words: Collection[str]) -> pd.Series[bool
 
 def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.DataFrame:
     """The rows of the files, with wanted columns that only directory names contain."""
-    paths = matching_files(Path(), str(path), ".parquet")
+    paths = files_here(path, ".parquet")
     if not paths:
         raise FileNotFoundError("no such file")
     of_directories = partitions_of([path.resolve() for path in paths]).items()

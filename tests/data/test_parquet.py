@@ -171,6 +171,18 @@ def test_init_takes_a_directory_or_a_pattern(
     assert prepare(config).n_features == 2
 
 
+def test_a_malformed_pattern_is_refused_wherever_a_table_is_named(
+    make_study, partitioned: Path
+) -> None:
+    found = r"not a valid file pattern \('\*\*' stands for whole folders\); write e.g. rows/\*"
+    pattern, transform = partitioned / "**.parquet", prepared(make_study, "rows").transform
+    with pytest.raises(DataError, match=found):
+        begin(None, Path("study.toml"), pattern, "price")
+    with pytest.raises(DataError, match=found):
+        read_rows(pattern, Transform.from_dict(transform), {"price"})
+    assert "is not a valid file pattern" in refused(make_study, "rows/**.parquet")
+
+
 def test_predict_reads_a_partitioned_table(make_study, partitioned: Path) -> None:
     transform = Transform.from_dict(prepared(make_study, "rows").transform)
     assert read_rows(partitioned, transform, {"price"}).frame["year"].nunique() == 3
