@@ -24,7 +24,7 @@ from sweeper.data.files import (
     is_pointer,
 )
 from sweeper.data.identifiers import is_written_index
-from sweeper.data.identity import MISSING_WORDS, number_of, written
+from sweeper.data.identity import number_of, written
 from sweeper.data.memory import FEWER, describe_excess
 from sweeper.data.npz import UNREADABLE, stored_bytes, table_of
 from sweeper.data.parquet import parquet_table, partitions_of, with_integers
@@ -154,7 +154,7 @@ def _was_utf_8(transform: Transform, encoding: str) -> bool:
 
 def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
     """The rows of a CSV file, with categories as text and without words for missing values."""
-    words = transform.words or MISSING_WORDS
+    words = transform.words_in_csv
     frame = read_csv_table(
         file,
         texts=[one.name for one in transform.categories],

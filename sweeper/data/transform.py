@@ -6,7 +6,7 @@ These are the fitted scikit-learn transformers, so that a model can be used with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from math import prod
 from os import PathLike
@@ -112,7 +112,8 @@ class Transform:
 
     `fills` replace gaps in `numbers`, empty if there may be none. `classes` are the values of the
     target by index, empty if the target is numeric. `edition` is that of the study; `words` are
-    strings that mean a missing value, `decimal` is the separator of numbers in text.
+    strings that mean a missing value, `decimal` is the separator of numbers in text. If it
+    `has_no_words`, the study says that no string means a missing value, rather than nothing.
     """
 
     columns: tuple[str, ...]
@@ -126,11 +127,17 @@ class Transform:
     edition: int = 1
     words: tuple[str, ...] = ()
     decimal: str = "."
+    has_no_words: bool = False
+
+    @property
+    def words_in_csv(self) -> tuple[str, ...]:
+        """The strings that mean a missing value in a CSV file, whatever the study has read."""
+        return self.words if self.words or self.has_no_words else MISSING_WORDS
 
     @property
     def body(self) -> dict[str, Any]:
         """The transform as JSON; edition 1 is not written, as in its own time."""
-        left_out = ("words", "decimal", *(["edition"] if self.edition == 1 else []))
+        left_out = ["words", "decimal", "has_no_words", *(["edition"] if self.edition == 1 else [])]
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @staticmethod
@@ -138,10 +145,12 @@ class Transform:
         """The transform of a saved model, from the `record` in its file."""
         body, table = record["data"]["transform"], record.get("settings", {}).get("data", {})
         words = table.get("missing_values")
+        has_no_words = words is not None and not words
         if words is None:
             is_text = table.get("source") == "csv" and body.get("edition", 1) > 1
             words = MISSING_WORDS if is_text else ()
-        return Transform.from_dict(body, words, table.get("decimal", "."))
+        found = Transform.from_dict(body, words, table.get("decimal", "."))
+        return replace(found, has_no_words=has_no_words)
 
     @staticmethod
     def from_dict(

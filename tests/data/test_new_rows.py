@@ -136,6 +136,30 @@ def test_a_file_with_decimal_points_is_read_with_them(of_commas: Transform, tmp_
     assert found.frame["y"].tolist() == [2.5, 1.25]
 
 
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ({"source": "csv", "missing_values": []}, "NA"),
+        ({"source": "csv", "missing_values": ["-"]}, "NA"),
+        ({"source": "csv", "missing_values": ["NA"]}, None),
+        ({"source": "csv", "missing_values": None}, None),
+        ({"source": "csv"}, None),
+        ({"source": "parquet"}, None),
+    ],
+)
+def test_words_mean_missing_values_as_in_the_study(
+    table: Mapping[str, Any],
+    found: str | None,
+    transforms: Mapping[str, Transform],
+    tmp_path: Path,
+) -> None:
+    record = {"data": {"transform": transforms["csv"].body}, "settings": {"data": table}}
+    (tmp_path / "new.csv").write_text("x,y,z\n1.5,NA,3.5\n1.5,2.5,3.5\n")
+    (first, other) = read_rows(tmp_path / "new.csv", Transform.of_record(record), {"t"}).frame["y"]
+    assert first == found or (pd.isna(first) and found is None)
+    assert float(other) == 2.5
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy", ".npz"])
 def test_a_pointer_of_git_lfs_is_named(
     suffix: str, transforms: Mapping[str, Transform], tmp_path: Path
