@@ -166,6 +166,10 @@ def _unfit_separator(separator: str) -> Iterable[Flaw]:
     if len(separator) != 1 or separator in '"\r\n':
         found = f"fields cannot be separated by {separator!r}"
         yield Flaw("separator", found, 'write one character, such as ";" or "\\t"')
+    elif not separator.isascii():
+        found = f"{separator!r} is not an ASCII character"
+        hint = 'write one such as ";" or "\\t", and replace it in the file'
+        yield Flaw("separator", found, hint)
 
 
 def _separator_in_numbers(separator: str, decimal: str) -> Iterable[Flaw]:

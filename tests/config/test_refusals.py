@@ -136,6 +136,16 @@ BROKEN = {
             'write one character, such as ";" or "\\t"',
         ),
     ),
+    "a separator that pandas does not read": (
+        (
+            'source = "sklearn"\nname = "iris"',
+            'source = "csv"\npath = "a"\ntarget = "b"\nseparator = "¦"',
+        ),
+        (
+            *(13, "data.separator", "'¦' is not an ASCII character"),
+            'write one such as ";" or "\\t", and replace it in the file',
+        ),
+    ),
     "commas between fields and in numbers": (
         (
             'source = "sklearn"\nname = "iris"',
