@@ -297,7 +297,7 @@ def _not_searched(
     )
     if not search:
         hint = "remove it: nothing is searched"
-    return Flaw(place, "not searched, so every trial has the value of the file", hint)
+    return Flaw(place, "not searched, so no trial can be given a value of it", hint)
 
 
 def _idle(

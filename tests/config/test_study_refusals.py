@@ -119,7 +119,7 @@ BROKEN = {
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\nmodel.dept = 2"),
         (
             *(9, "study.enqueue.0.model.dept"),
-            "not searched, so every trial has the value of the file",
+            "not searched, so no trial can be given a value of it",
             "did you mean 'model.depth'?",
         ),
     ),
@@ -127,7 +127,7 @@ BROKEN = {
         (TRIALS, f"{TRIALS}\n[[study.enqueue]]\ntrain.epochs = 2"),
         (
             *(9, "study.enqueue.0.train.epochs"),
-            "not searched, so every trial has the value of the file",
+            "not searched, so no trial can be given a value of it",
             "use what is searched, by key or column: model.depth, optimizer.lr, depth, lr",
         ),
     ),
