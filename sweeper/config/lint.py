@@ -32,7 +32,7 @@ from sweeper.config.optimizer import (
 )
 from sweeper.config.refusals import format_value
 from sweeper.config.rules import inputs_of
-from sweeper.config.study import N_PARAMETERS, SAMPLERS
+from sweeper.config.study import N_PARAMETERS, SAMPLERS, unused_values
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
 from sweeper.config.train import UserProgramTable, better
@@ -147,7 +147,13 @@ def _idle_phases(config: StudyConfig) -> Iterator[str]:
 
 
 def _idle_queue(config: StudyConfig) -> Iterator[str]:
-    """Some trials in the queue never start."""
+    """Some trials in the queue never start, or do not use a value."""
+    keys = {entry.column(key): key for key, entry in config.search.items()}
+    for index, trial in enumerate(config.study.enqueue):
+        values = {keys[column]: value for column, value in trial.items() if column in keys}
+        for key, others in unused_values(values, config.search).items():
+            unused = f"study.enqueue.{index}.{key} changes nothing"
+            yield f"{unused}: it is not used with {others}; remove one of the two"
     queued, n_trials = len(config.study.enqueue), config.study.n_trials
     if queued > n_trials:
         yield (

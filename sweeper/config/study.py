@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from sweeper.config.conditions import is_active
 from sweeper.config.kinds import (
     AnyScalar,
     Count,
@@ -258,16 +257,25 @@ def read_enqueue(
     tables: list[dict[str, Scalar]] = []
     flaws: list[Flaw] = []
     for index, table in enumerate(given):
-        values, found = read_trial(table, f"study.enqueue.{index}.", search)
+        # a study that began with other idle values goes on, with a warning
+        values, found = read_trial(table, f"study.enqueue.{index}.", search, only_if_known=True)
         tables.append(values)
         flaws += found
     return tables, flaws
 
 
 def read_trial(
-    table: Mapping[str, object], under: str, search: Mapping[str, SearchEntry]
+    table: Mapping[str, object],
+    under: str,
+    search: Mapping[str, SearchEntry],
+    *,
+    only_if_known: bool = False,
 ) -> tuple[dict[str, Scalar], list[Flaw]]:
-    """The values of one trial by column, and their flaws, whose places begin with `under`."""
+    """The values of one trial by column, and their flaws, whose places begin with `under`.
+
+    With `only_if_known`, values that would never be used are flaws only if the trial has a value
+    for each setting of their condition.
+    """
     if beyond := [replace(flaw, key=f"{under}{flaw.key}") for flaw in beyond_limits(table)]:
         return {}, beyond
     settings = {entry.column(key): key for key, entry in search.items()}
@@ -283,7 +291,9 @@ def read_trial(
             flaws.append(Flaw(place, *_outside(value, search[key])))
         else:
             values[key] = fit
-    flaws += _idle(values, under, search)
+    for key, others in unused_values(values, search).items():
+        if not only_if_known or values.keys() >= (search[key].when or {}).keys():
+            flaws.append(Flaw(f"{under}{key}", f"not used with {others}", "remove one of the two"))
     return {search[key].column(key): value for key, value in values.items()}, flaws
 
 
@@ -300,16 +310,17 @@ def _not_searched(
     return Flaw(place, "not searched, so no trial can be given a value of it", hint)
 
 
-def _idle(
-    values: Mapping[str, Scalar], under: str, search: Mapping[str, SearchEntry]
-) -> Iterator[Flaw]:
-    """Flaws of values whose own condition is not met, so that they would never be used."""
+def unused_values(
+    values: Mapping[str, Scalar], search: Mapping[str, SearchEntry]
+) -> dict[str, str]:
+    """The settings whose own condition the other `values` violate, each with these as text."""
+    found: dict[str, str] = {}
     for key in values:
         when = search[key].when or {}
-        known = {one: values[one] for one in when if one in values}
-        if len(known) == len(when) and not is_active(search[key], known):
-            wanted = ", ".join(f"{one} = {format_value(values[one])}" for one in when)
-            yield Flaw(f"{under}{key}", f"not used with {wanted}", "remove one of the two")
+        others = [one for one in when if one in values and values[one] not in when[one]]
+        if others:
+            found[key] = ", ".join(f"{one} = {format_value(values[one])}" for one in others)
+    return found
 
 
 def _outside(value: object, entry: SearchEntry) -> tuple[str, str]:

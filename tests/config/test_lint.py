@@ -149,6 +149,19 @@ def test_a_part_that_no_loss_depends_on_is_reported() -> None:
     )
 
 
+def test_a_queued_value_that_another_one_forbids_is_reported(read: Read) -> None:
+    search = (
+        "search.model.activation={type='categorical',choices=['relu','tanh']}",
+        "search.model.dropout={type='float',low=0.1,high=0.5,"
+        "when={model.depth=[2,3],model.activation='relu'}}",
+    )
+    queue = "study.enqueue=[{depth=2,dropout=0.3},{depth=1,dropout=0.3},{dropout=0.3}]"
+    assert file_warnings(read("", "", *search, queue)) == (
+        "study.enqueue.1.model.dropout changes nothing: it is not used with model.depth = 1; "
+        "remove one of the two",
+    )
+
+
 @pytest.mark.parametrize("n_trials", [1, 2])
 def test_a_queue_longer_than_the_study_is_reported(n_trials: int, read: Read) -> None:
     queue = "study.enqueue=[{'model.depth'=1}, {'model.depth'=2}]"

@@ -258,3 +258,15 @@ def test_a_grid_refuses_requests() -> None:
     config = parse(STUDY, Path("study.toml"), grid)
     _, (problem,) = read_values(config, "run", [("optimizer.lr", 1)])
     assert "the grid proposes each of its points once" in str(problem)
+
+
+def test_an_enqueued_value_that_another_one_forbids_is_refused() -> None:
+    search = (
+        "search={model.depth={type='int',low=1,high=3},model.layer_norm={type='categorical',"
+        "choices=[true,false]},model.dropout={type='float',low=0.1,high=0.5,"
+        "when={model.depth=[2,3],model.layer_norm=true}}}"
+    )
+    config = parse(STUDY, Path("study.toml"), [search])
+    assert not read_values(config, "run", [("depth", 2), ("dropout", 0.3)])[1]
+    _, (problem,) = read_values(config, "run", [("depth", 1), ("dropout", 0.3)])
+    assert (problem.key, problem.found) == ("--set model.dropout", "not used with model.depth = 1")
