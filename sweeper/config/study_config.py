@@ -120,6 +120,7 @@ class StudyConfig(Table):
     _source: Source = PrivateAttr()
     _rows: StudyRows | None = PrivateAttr(None)
     _earlier: Self | None = PrivateAttr(None)
+    _repeats_split: bool = PrivateAttr(False)
 
     @classmethod
     def of(cls, tables: Mapping[str, object], source: Source) -> Self:
@@ -204,6 +205,17 @@ class StudyConfig(Table):
         """The same study, which an earlier version would have completed as `earlier`."""
         config = self.model_copy()
         config._earlier = earlier
+        return config
+
+    @property
+    def repeats_split(self) -> bool:
+        """Whether `data.split.seed` is that of another study, rather than written by a user."""
+        return self._repeats_split or self.trial is not None
+
+    def with_repeated_split(self) -> Self:
+        """The same study, whose split has the seed of another study."""
+        config = self.model_copy()
+        config._repeats_split = True
         return config
 
     def _is_recorded(self, record: Mapping[str, Any], other: StudyConfig) -> bool:

@@ -235,6 +235,7 @@ def _cache_path(config: StudyConfig) -> Path | None:
         settings["execution"]["precision"],
         config.drawn_values("model.numbers"),
         config.used_bins,
+        config.repeats_split,
         content,
         named,
         _versions(),

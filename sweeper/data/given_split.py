@@ -76,8 +76,8 @@ def given_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
     split, usual = config.data.split, SplitTable()
     idle = [("test", split.test, usual.test, "testing")]
     if not len(given.validation_pool(config)):
-        settings = (("val", split.val), ("stratify", split.stratify))
-        idle += [(key, value, getattr(usual, key), "validation") for key, value in settings]
+        keys = ["val", "stratify", *([] if config.repeats_split else ["seed"])]
+        idle += [(key, getattr(split, key), getattr(usual, key), "validation") for key in keys]
     for key, value, default, use in idle:
         if value != default:
             yield (

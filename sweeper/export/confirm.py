@@ -97,7 +97,7 @@ def finalists(
 
 def _parsed(tables: dict[str, Any], before: StudyConfig, file: Path) -> StudyConfig:
     """The study of `tables`, which trains the finalists of the study `before`."""
-    config = parse(toml_text(tables), file)
+    config = parse(toml_text(tables), file).with_repeated_split()
     if before.data.split.time is None or before.study.folds is not None:
         return config
     # a split by time draws nothing, but earlier versions recorded a seed

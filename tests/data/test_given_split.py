@@ -146,10 +146,12 @@ def test_a_class_too_rare_for_rows_that_are_drawn_is_refused(make_study) -> None
 
 
 def test_settings_that_the_column_replaces_are_reported(make_study) -> None:
-    split = 'split = { column = "part", val = 0.3, test = 0.2, stratify = true }\n'
-    notes = prepare(make_study(CSV + split, table(PARTS))).notes
-    use = {"test": "testing", "val": "validation", "stratify": "validation"}
-    values = {"test": "0.2", "val": "0.3", "stratify": "true"}
+    split = 'split = { column = "part", val = 0.3, test = 0.2, stratify = true, seed = 3 }\n'
+    study = make_study(CSV + split, table(PARTS))
+    notes = prepare(study).notes
+    use = {"test": "testing", **dict.fromkeys(("val", "stratify", "seed"), "validation")}
+    values = {"test": "0.2", "val": "0.3", "stratify": "true", "seed": "3"}
+    assert not any("seed" in said for said in prepare(study.with_repeated_split()).notes)
     assert [said for said in notes if "changes nothing" in said] == [
         f"data.split.{key} = {values[key]} changes nothing: column 'part' says which rows are for "
         f"{use[key]}; remove it"

@@ -127,6 +127,19 @@ def test_studies_of_a_winner_do_not_warn_about_settings_that_they_write(
     assert of_rows.startswith("trials train on the validation and test rows, too")
 
 
+def test_studies_of_a_winner_do_not_warn_about_the_seed_of_a_given_split(tmp_path: Path) -> None:
+    parts = ("train", "val", "train", "test")
+    rows = "".join(f"{parts[i % 4]},{i % 7},{i % 2}\n" for i in range(80))
+    (tmp_path / "rows.csv").write_text(f"part,a,kind\n{rows}", encoding="utf-8")
+    data = 'data={source="csv",path="rows.csv",target="kind",split.column="part"}'
+    short = "study.n_trials=1", "train.epochs=1", "train.batch_size=8"
+    run_dir = RunDir(trained(study_in(tmp_path, STUDY, data, *short)).run_dir.root)
+    confirmed = finalists(run_dir, 1, 2).config
+    for config in (confirmed, refit_study(run_dir, None, "all")[0]):
+        assert config.data.split.seed is not None
+        assert not any("seed" in note for note in prepare(config).notes)
+
+
 def test_finalists_of_a_split_by_time_resume_with_the_seed_of_an_earlier_version(
     of_own_loss: RunDir,
 ) -> None:
