@@ -13,7 +13,7 @@ import dis
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType
@@ -371,7 +371,7 @@ def source_of(value: Any) -> tuple[str | None, Sequence[str]]:
 
 def _plain_text(value: Any) -> str | None:
     """The text of a plain value; None for a tuple whose text contains memory addresses."""
-    text = repr(value)
+    text = _text(value)
     return None if isinstance(value, tuple) and " at 0x" in text else text
 
 
@@ -389,13 +389,33 @@ def code_of(function: Any) -> tuple[str | None, Sequence[str]]:
     try:
         text = inspect.getsource(function)
     except OSError:
-        text = repr((_code_text(code), function.__defaults__, function.__kwdefaults__))
+        text = _text((_code_text(code), function.__defaults__, function.__kwdefaults__))
     return text, [*_names_in(code)]
 
 
 def _code_text(code: CodeType) -> str:
-    inner = (_code_text(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+    inner = (_code_text(c) if isinstance(c, CodeType) else _text(c) for c in code.co_consts)
     return repr((code.co_code, code.co_names, code.co_varnames, *inner))
+
+
+def _text(value: object) -> str:
+    """Its `repr`, in which the elements of sets are sorted.
+
+    Those that are not only numbers have another order in each process.
+    """
+    if type(value) is tuple:
+        texts = [*map(_text, cast("tuple[object, ...]", value))]
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+    if type(value) is dict:
+        pairs = cast("dict[object, object]", value).items()
+        return "{" + ", ".join(f"{key!r}: {_text(one)}" for key, one in pairs) + "}"
+    if not isinstance(value, set | frozenset):
+        return repr(value)
+    elements = cast("Collection[object]", value)
+    if all(isinstance(one, int | float) for one in elements):
+        return repr(elements)
+    inner = "{" + ", ".join(sorted(map(_text, elements))) + "}"
+    return inner if isinstance(value, set) else f"frozenset({inner})"
 
 
 def _names_in(code: CodeType) -> Iterator[str]:

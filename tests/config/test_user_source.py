@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
+from sweeper.config.main_source import code_of
 from sweeper.config.source_text import read_source, write_source
 from sweeper.config.user_source import source_digests
 from tests.command_line import STUDY, CommandLine
@@ -42,6 +45,42 @@ def test_every_imported_file_next_to_the_study_has_a_digest(modules: Path) -> No
         changed = source_digests("nets:build", modules)
         assert [one for one in USED if changed[one] != before[one]] == [name] * (name in USED)
         (modules / name).write_text(FILES[name], encoding="utf-8")
+
+
+def without_source(text: str, name: str) -> FunctionType:
+    """A function as in `python -c`, of which there is only the compiled code."""
+    values: dict[str, Any] = {"__name__": "__main__"}
+    exec(text, values)
+    return values[name]
+
+
+def test_the_text_of_compiled_code_does_not_depend_on_the_order_of_a_set() -> None:
+    letters = [*"hgfedcba"]
+    text = "def build(key, names=frozenset(LETTERS), *, kind=('x', {*LETTERS})):\n"
+    text += "    return key in {LETTERS}, key in {('x', 'y'), None}\n"
+    text = text.replace("{LETTERS}", f"{{{', '.join(map(repr, letters))}}}")
+    found, _ = code_of(without_source(text.replace("LETTERS", repr(letters)), "build"))
+    plain = (found or "").replace("\\", "")
+    assert plain.count("{'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}") == 3
+    assert "frozenset({('x', 'y'), None})" in plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def build(key, size=(3,), empty=(), *, depth=2, shape=(1, 'a')):\n"
+        "    return [lambda x: x + 1.5, key in (1, 'b'), key in {30, 4, 17}, {'k': b'v'}]\n",
+        "def build(key):\n    return key\n",
+    ],
+)
+def test_the_text_of_compiled_code_without_sets_is_that_of_earlier_versions(text: str) -> None:
+    def of_code(code: CodeType) -> str:
+        inner = (of_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+        return repr((code.co_code, code.co_names, code.co_varnames, *inner))
+
+    build = without_source(text, "build")
+    earlier = repr((of_code(build.__code__), build.__defaults__, build.__kwdefaults__))
+    assert code_of(build)[0] == earlier
 
 
 def test_an_installed_module_has_one_digest(tmp_path: Path) -> None:
