@@ -194,9 +194,13 @@ def optional_settings(
 ) -> Iterator[str]:
     """The keys of the optional settings that the programs of a study with these tables have.
 
-    This includes numbers without a value in the study that some of its trials draw.
+    This includes numbers without a value in the study that some of its trials draw, and searched
+    arguments of a user-defined program with the name of an optional setting.
     """
     for name, table in tables.items():
+        if isinstance(table, UserProgramTable):
+            own = (f"{name}.{argument}" for argument in table.arguments)
+            yield from (key for key in own if key in OPTIONAL_SETTINGS and is_searched(key))
         for setting in settings_with_role(type(table), Role.TRACED):
             key, value = f"{name}.{setting}", value_of(table, setting)
             is_listed, searched = without_names(key) in OPTIONAL_SETTINGS, is_searched(key)

@@ -25,6 +25,15 @@ def test_its_keys_are_structural_or_traced(read: Read) -> None:
     assert config.train.target == "classes"
 
 
+@pytest.mark.parametrize("name", ["label_smoothing", "huber_delta", "clip", "lr"])
+def test_a_searched_float_is_traced_also_with_the_name_of_a_setting(name: str, read: Read) -> None:
+    own = OWN.replace("weight", name)
+    config = read(LOSS, own, f"search.train.{name}={{type='float',low=0.1,high=1,name='own'}}")
+    drawn = [config.settings_of({"own": value}) for value in (0.25, 0.75)]
+    assert [settings.traced()[f"train.{name}"] for settings in drawn] == [0.25, 0.75]
+    assert drawn[0].structure() == drawn[1].structure()
+
+
 def test_searched_integers_are_structural(read: Read) -> None:
     config = read(LOSS, OWN, "search.train.steps={type='int',low=1,high=3}")
     assert config.structural["train.steps"]
