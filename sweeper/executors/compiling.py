@@ -151,10 +151,12 @@ def _run_phases(
         lanes = replace(lanes, state=trained.state)
         if trained.ended is None:
             at = ends
-        else:  # lanes that have ended stop
+        else:
             assert trained.last is not None
-            at = np.where(ends > at, np.asarray(trained.last), at).astype(at.dtype)
-            stop = np.where(np.asarray(trained.ended), np.minimum(stop, at), stop)
+            is_on = ends > at
+            at = np.where(is_on, np.asarray(trained.last), at).astype(at.dtype)
+            # lanes that have ended stop; those that ended in an earlier round are first tested
+            stop = np.where(is_on & np.asarray(trained.ended), np.minimum(stop, at), stop)
     assert done is not None, "every bucket has a lane that trains"
     return done if done.last is None else replace(done, last=jnp.asarray(at))
 

@@ -16,7 +16,7 @@ import pytest
 
 from sweeper.executors.executor import Outcome
 from sweeper.scheduler.classes import Lane
-from sweeper.trial import TrialSpec
+from sweeper.trial import OVER, TrialSpec
 from tests.programs.conftest import Bench, spec
 from tests.programs.test_alternating import (
     EPOCHS,
@@ -119,6 +119,25 @@ def test_lanes_with_different_epochs_train_side_by_side(switching: str, tmp_path
 
     assert outcome.lanes[0].curve.values.tobytes() == whole[3][7:20].tobytes()
     assert outcome.lanes[1].curve.values.tobytes() == whole[4][:11].tobytes()
+
+
+@pytest.mark.parametrize("switching", ["flag", pytest.param("separate", marks=pytest.mark.slow)])
+def test_a_replicate_that_has_ended_keeps_its_test_scores(switching: str, tmp_path: Path) -> None:
+    """In a later round, next to a younger trial that is in another phase."""
+    ending = "train.early_stop={metric='val_loss_data',patience=4,min_delta=250}"
+    study = turns(tmp_path, "study.replicates=2", ending, f"train.switching={switching}")
+    old, new = trial(6), trial(7)
+    (whole,) = study.train([old]).lanes
+    ends = (whole.curve.by_member != OVER).any(axis=2).sum(axis=1)
+    begin = next(e for e in range(min(ends), max(ends)) if phase_of(e) == "follow")
+
+    first = study.train([old], epochs=(0, begin))
+    work = study.work([old, new], epochs=(begin, EPOCHS), after=first)
+    lanes = (work.bucket.lanes[0], Lane(new.number, 0, EPOCHS, ""))
+    mixed = replace(work, bucket=replace(work.bucket, lanes=lanes))
+    outcome = study.trainer.train(mixed, "here", None)
+
+    assert (outcome.lanes[0].test, outcome.lanes[0].test_std) == (whole.test, whole.test_std)
 
 
 @pytest.mark.slow
