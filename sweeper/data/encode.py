@@ -22,7 +22,10 @@ from sklearn.preprocessing import (
 )
 
 from sweeper.config import StudyConfig
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.data import ConstantFill
+from sweeper.config.settings import TrainTable
+from sweeper.config.train import UserProgramTable
 from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
@@ -43,6 +46,8 @@ SCALERS: dict[str, type[Any]] = {
 # each saved model contains them
 _ROWS_A_QUANTILE, _FEWEST_QUANTILES, _MOST_QUANTILES = 30, 10, 1000
 _MOST_STORED = 100_000
+# losses and metrics of squared errors
+_SQUARED = frozenset({"mse", "huber", "rmse"})
 
 
 def class_weights(
@@ -216,36 +221,59 @@ def _numbers(
 ) -> tuple[NDArray[Any], tuple[float, ...], tuple[float, ...]]:
     """The targets of every row, transformed and then standardised by this mean and deviation."""
     numbers = raw.floats(*raw.targets)
-    if config.data.target_transform != "none":
-        _refuse_large(config, raw, numbers)
-    target = transformed(numbers, config.data.target_transform)
+    transform = config.data.target_transform
+    if transform != "none":
+        with np.errstate(over="ignore"):
+            _refuse_large(config, raw, np.square(numbers).sum(axis=0))
+        if {"rmse", "r2"}.intersection(config.train.metrics):
+            _refuse_small(config, raw, numbers[split.train].std(axis=0))
+    target = transformed(numbers, transform)
     n_targets = len(raw.targets)
     if not config.data.standardizes_targets:
+        if transform == "none" and _reports_squares(config.train):
+            _refuse_small(config, raw, target[split.train].std(axis=0))
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
     # also if features are scaled to [0, 1], since losses expect targets of deviation 1
     scaler: Any = StandardScaler()
     with np.errstate(over="ignore", invalid="ignore"):
         y = scaler.fit(target[split.train]).transform(target)
     _check_scaled(config, raw, raw.targets, y, [scaler], setting="target_scale")
-    precision = config.execution.precision
-    with np.errstate(over="ignore"):
-        is_fit = np.isfinite(np.square(scaler.scale_).astype(precision))
     # squared errors are reported in the squared unit
-    what, hint = f"squares too large for {precision}", "write them in a larger unit"
-    _refuse_unfit(config, raw, raw.targets, is_fit, what, hint)
+    with np.errstate(over="ignore"):
+        _refuse_large(config, raw, np.square(scaler.scale_))
+    if _reports_squares(config.train):
+        _refuse_small(config, raw, scaler.scale_)
     return (
-        np.asarray(y, precision),
+        np.asarray(y, config.execution.precision),
         tuple(scaler.mean_.tolist()),
         tuple(scaler.scale_.tolist()),
     )
 
 
-def _refuse_large(config: StudyConfig, raw: RawData, numbers: NDArray[np.float64]) -> None:
-    """Refuse transformed targets of which metrics in their own unit are not finite."""
+def _reports_squares(train: TrainTable) -> bool:
+    """Whether a loss or metric has the squares of errors in the unit of the targets."""
+    if isinstance(train, UserProgramTable):
+        return False  # its own code measures them
+    kinds = [train.loss]
+    if isinstance(train, AlternatingTable):
+        kinds = [loss.kind for loss in train.by_loss.values()]
+    return not _SQUARED.isdisjoint((*kinds, *train.metrics))
+
+
+def _refuse_large(config: StudyConfig, raw: RawData, squares: NDArray[np.float64]) -> None:
+    """Refuse targets whose losses or metrics in their own unit are not finite."""
     precision = config.execution.precision
     with np.errstate(over="ignore"):
-        is_fit = np.isfinite(np.square(numbers).sum(axis=0).astype(precision))
+        is_fit = np.isfinite(squares.astype(precision))
     what, hint = f"squares too large for {precision}", "write them in a larger unit"
+    _refuse_unfit(config, raw, raw.targets, is_fit, what, hint)
+
+
+def _refuse_small(config: StudyConfig, raw: RawData, deviations: NDArray[np.float64]) -> None:
+    """Refuse targets whose losses or metrics in their own unit are 0, unless they are constant."""
+    precision = config.execution.precision
+    is_fit = (deviations == 0) | (np.square(deviations) >= np.finfo(precision).tiny)
+    what, hint = f"squares too small for {precision}", "write them in a smaller unit"
     _refuse_unfit(config, raw, raw.targets, is_fit, what, hint)
 
 

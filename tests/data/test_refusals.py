@@ -290,6 +290,21 @@ def test_targets_whose_squares_overflow_are_refused(make_study) -> None:
     ]
 
 
+@pytest.mark.parametrize("scale", ["", 'target_scale = "none"\n'])
+@pytest.mark.parametrize("loss", ["mse", "huber", 'mae", metrics = ["rmse"], task = "numbers'])
+def test_targets_whose_squares_are_0_are_refused(make_study, loss: str, scale: str) -> None:
+    table = "size,kind\n" + "".join(f"{i}e-21,{i}\n" for i in range(1, 13))
+    regression = CSV.replace('"kind"', '"size"') + scale
+    (problem,) = refusal(make_study(regression, table, loss=loss, precision="float32"))
+
+    assert problem.partition(": ")[2] == (
+        "data.path: column 'size' of rows.csv: squares too small for float32; "
+        "write them in a smaller unit"
+    )
+    prepare(make_study(regression, table, loss=loss, precision="float64"))
+    prepare(make_study(regression, table, loss="mae", precision="float32"))
+
+
 def test_text_that_never_repeats_is_refused(make_study) -> None:
     table = "size,name,kind\n" + "".join(f"{i},name {i},{i % 2}\n" for i in range(101))
 

@@ -132,10 +132,14 @@ def test_a_model_of_logarithms_does_not_go_on_with_numbers(tmp_path: Path) -> No
         sweeper.run(other, continue_from=tmp_path / "best" / MODEL_FILE)
 
 
-def test_targets_whose_squares_overflow_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("exponent", "size"), [(60, "large"), (-70, "small")])
+def test_targets_whose_squares_overflow_or_are_0_are_refused(
+    exponent: int, size: str, tmp_path: Path
+) -> None:
     written(tmp_path)
-    FRAME.assign(price=np.exp(60 + 5 * X[:, 0])).to_csv(tmp_path / "prices.csv", index=False)
-    with pytest.raises(SweeperError, match="squares too large for float32"):
+    prices = np.exp(exponent + 5 * X[:, 0])
+    FRAME.assign(price=prices).to_csv(tmp_path / "prices.csv", index=False)
+    with pytest.raises(SweeperError, match=f"squares too {size} for float32"):
         prepare(study_in(tmp_path, STUDY))
 
 
