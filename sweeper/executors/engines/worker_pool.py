@@ -142,7 +142,7 @@ class WorkerPool:
         """Mark a slot as free again."""
         with self._changed:
             self._free.append(slot)
-            self._changed.notify()
+            self._changed.notify_all()  # the watch waits, too, and would keep a single wake-up
 
     def lose(self, slot: RemoteSlot) -> None:
         """Remove a slot that was taken and is gone; if it comes back, it is a new one."""
@@ -274,7 +274,7 @@ class WorkerPool:
                 return False
             self._slots[slot.key] = slot
             self._free.insert(0, slot)
-            self._changed.notify()
+            self._changed.notify_all()
         _log.info("%s on %s has joined", slot.place, slot.worker.host)
         return True
 

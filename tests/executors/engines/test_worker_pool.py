@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -159,6 +160,37 @@ def test_each_bucket_trains_once(cluster: Cluster, opened: Open) -> None:
     futures = [executor.submit(numbered(bucket)) for bucket in range(5)]
     assert [future.result(10).bucket.bucket for future in futures] == [0, 1, 2, 3, 4]
     assert sorted(bucket.bucket for _, bucket in cluster.trained) == [0, 1, 2, 3, 4]
+
+
+class Queue(threading.Condition):
+    """A condition that counts how often a thread has waited for it."""
+
+    n_waits = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.n_waits += 1
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_free_slot_goes_to_a_waiting_bucket_although_the_watch_waits_first(
+    is_new: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "_LOOK_S", 60)
+    slot_factory = SlotFactory(cluster)
+    pool = WorkerPool(cluster, slot_factory, lambda told: None, None)
+    slot = slot_factory.join("a", ClusterWorker("a", "host", 1), 1)
+    queue = pool._changed = Queue()
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(pool._watch)
+        until(lambda: queue.n_waits)
+        waiting = threads.submit(pool.take)
+        until(lambda: queue.n_waits == 2)
+        (pool._add if is_new else pool.give_back)(slot)
+        try:
+            assert waiting.result(10) is slot
+        finally:
+            pool.close()
 
 
 def test_the_bucket_of_a_lost_worker_goes_to_a_new_one(cluster: Cluster, opened: Open) -> None:
