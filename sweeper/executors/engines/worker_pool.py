@@ -116,8 +116,9 @@ class WorkerPool:
                     raise SetupError(Problem(self._engine.label, "", "it has no workers", hint))
                 time.sleep(_SOON_S)
             elif not self._slots and all(self._failed_joins[key] for key in workers):
-                found = "its workers are busy with other work, and none has answered"
-                raise SetupError(Problem(self._engine.label, "", found, "wait, or free one"))
+                found = "its workers are busy with other work or lost, and none has answered"
+                hint = "wait, free one, or start others"
+                raise SetupError(Problem(self._engine.label, "", found, hint))
         self._has_begun = True
         self._watching.start()
 

@@ -284,9 +284,8 @@ def test_busy_workers_join_when_they_are_free(cluster: Cluster, opened: Open) ->
 def test_a_cluster_whose_workers_are_all_busy_is_refused(cluster: Cluster, opened: Open) -> None:
     cluster.come("a", "b")
     cluster.busy |= {"a", "b"}
-    with pytest.raises(
-        SetupError, match="its workers are busy with other work, and none has answered"
-    ):
+    found = "its workers are busy with other work or lost, and none has answered"
+    with pytest.raises(SetupError, match=f"{found}; wait, free one, or start others"):
         opened(1)
 
 
