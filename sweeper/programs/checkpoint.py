@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import file_digest, sha256
@@ -16,8 +16,8 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
 
 from sweeper.errors import SetupError, not_written
 from sweeper.faults import Step, fault_points
@@ -26,6 +26,21 @@ from sweeper.files import open_inside, remove_inside
 Tree = TypeVar("Tree", bound=PyTree)
 Tensors = Mapping[str, NDArray[Any]]
 
+# the types of arrays by their names in a file; `safetensors.numpy.load` does not know bfloat16 and
+# the floats of 8 bits, which ml_dtypes adds to NumPy
+_TYPES: Mapping[str, str] = {
+    "BOOL": "bool",
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    "C64": "complex64",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+}
 # at most this many mismatching leaves are listed
 _MAX_SHOWN = 3
 
@@ -64,12 +79,19 @@ def unpack(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         CheckpointError: the file is not a checkpoint.
     """
     try:
-        tensors = load(content)
+        tensors = {name: _array(**tensor) for name, tensor in deserialize(content)}
         # safetensors only returns metadata if it opens the file itself
         head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     except (SafetensorError, ValueError) as error:
         raise CheckpointError(str(error)) from error
     return tensors, head.get("__metadata__", {})
+
+
+def _array(dtype: str, shape: Sequence[int], data: bytes) -> NDArray[Any]:
+    """An array of a file, by the name of its type there."""
+    if dtype not in _TYPES:
+        raise CheckpointError(f"it has an array of the type {dtype}")
+    return np.frombuffer(data, np.dtype(_TYPES[dtype])).reshape(shape)
 
 
 def fit_tree(tensors: Tensors, like: Tree, under: str) -> Tree:

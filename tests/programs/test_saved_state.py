@@ -46,7 +46,13 @@ CASES: dict[str, tuple[str, ...]] = {
 }
 LONG = ("an average is measured", "whole arrays", "clipped, with a schedule")
 OWN = """
+import jax.numpy as jnp
 import optax
+
+def halved(lr, weight_decay):
+    return optax.adamw(lr, weight_decay=weight_decay, mu_dtype=jnp.bfloat16)
+
+
 
 def heavy_ball(lr, weight_decay):
     return optax.chain(optax.add_decayed_weights(weight_decay), optax.sgd(lr, momentum=0.9))
@@ -192,6 +198,19 @@ def test_the_rate_of_a_trial_that_starts_from_another_is_its_own(
         curves[name] = study.train([faster], epochs=(0, 2)).lanes[0].curve.values
 
     np.testing.assert_allclose(curves["injected"], curves["heavy_ball"], rtol=RELATIVE)
+
+
+def test_a_trial_continues_with_moments_in_bfloat16(
+    bench: Callable[..., Bench], own_optimizer: None
+) -> None:
+    study = bench(*WINE, "optimizer={name='own_optimizer:halved'}")
+    whole = study.train([TRIAL]).lanes[0].curve.values
+    first = study.train([TRIAL], epochs=(0, 3))
+    second = study.train([TRIAL], epochs=(3, 6), after=first).lanes[0].curve.values
+
+    types = {str(leaf.dtype) for leaf in jax.tree.leaves(state_after(study, first, TRIAL))}
+    assert "bfloat16" in types
+    assert second.tobytes() == whole[3:].tobytes()
 
 
 def test_a_trial_without_its_moments_ends_differently(bench: Callable[..., Bench]) -> None:
