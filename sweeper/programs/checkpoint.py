@@ -51,13 +51,15 @@ class CheckpointError(Exception):
 
 def name_leaves(tree: PyTree, under: str = "") -> dict[str, Any]:
     """The leaves of `tree` by path, such as `model/layers/0/weight`."""
-    paths = jax.tree_util.tree_leaves_with_path(tree)
-    names = (jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths)
-    # the single part of a plain model has an empty name, which adds nothing to a path
-    return {
-        "/".join(filter(None, (under, *name.split("/")))): leaf
-        for name, (_, leaf) in zip(names, paths, strict=True)
-    }
+    named: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+        # the single part of a plain model has an empty name, which adds nothing to a path
+        name = "/".join(filter(None, (under, *names)))
+        while name in named:  # keys of a dict may contain a slash
+            name += "'"
+        named[name] = leaf
+    return named
 
 
 def pack(tensors: Tensors, metadata: Mapping[str, str]) -> bytes:

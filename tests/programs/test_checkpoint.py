@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from sweeper.programs.checkpoint import _TYPES, name_leaves, pack, unpack
+from sweeper.programs.checkpoint import _TYPES, LaneFile, name_leaves, pack, unpack, write_lanes
 
 
 @pytest.mark.parametrize("name", _TYPES.values())
@@ -21,6 +23,23 @@ def test_arrays_of_every_type_are_read_as_written(name: str) -> None:
     for key, leaf in written.items():
         assert (tensors[key].dtype, tensors[key].shape) == (dtype, leaf.shape)
         assert tensors[key].tobytes() == leaf.tobytes()
+
+
+def test_leaves_whose_paths_look_alike_have_names_of_their_own(tmp_path: Path) -> None:
+    tree = {
+        "a": {"b": np.arange(2.0), "": np.arange(3.0)},
+        "a/b": np.arange(4.0),
+        "a/b'": np.arange(5.0),
+        "": {"a": np.arange(6.0)},
+    }
+    path = tmp_path / "checkpoints" / "lanes"
+    path.parent.mkdir()
+    file = LaneFile(path, write_lanes(path, {(7, 0): tree, (7, 1): tree}))
+
+    assert len(name_leaves(tree)) == 5
+    for member in (0, 1):
+        found = file.lane(7, tree, member)
+        jax.tree.map(np.testing.assert_array_equal, found, tree)
 
 
 def test_leaves_are_named_by_their_paths() -> None:
