@@ -121,9 +121,17 @@ class Classes:
 
     def needed_bytes(self, program_class: ProgramClass) -> int | None:
         """The memory of a class's program according to the compiler, if it was compiled."""
+        compiled = self._known(program_class)
+        return None if compiled is None else compiled.memory_bytes
+
+    def has_compiled(self, program_class: ProgramClass) -> bool:
+        """Whether a class's program was compiled."""
+        return self._known(program_class) is not None
+
+    def _known(self, program_class: ProgramClass) -> Compiled | None:
         with self._lock:
             made = self._made.get((program_class.class_id, program_class.capacity))
-        return made.compiled.memory_bytes if made and made.compiled else None
+        return None if made is None else made.compiled
 
     def claimed_s(self, program_class: ProgramClass) -> float:
         """The seconds that compiling a class took, for the first caller; then 0."""

@@ -1,6 +1,6 @@
 """Trains a class of several structures on all devices of this process.
 
-If its program fails, the structures are trained one by one, so that only the faulty one fails.
+If it cannot be compiled, its structures are trained one by one, so that only the faulty one fails.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import jax
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.user_errors import describe_error, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
-from sweeper.errors import SetupError
+from sweeper.errors import SetupError, counted
 from sweeper.executors.classes import Classes
 from sweeper.executors.compiling import Compiled
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
@@ -91,12 +91,13 @@ class Trainer:
         self.classes.prepare(program_class, params)
 
     def train(self, work: Work, place: str, memory_fraction: float | None) -> Outcome:
-        """The outcome of `work`; an exception in a program only fails its lanes.
+        """The outcome of `work`; an exception only fails the trials that raise it.
 
-        The same applies to sys.exit in user code, which is traced here.
-
-        With several structures, it only fails the lanes of the structure that raises it. If memory
-        is short, lanes train in parts, in smaller programs.
+        A program that cannot be built or compiled fails all of its trials; with several structures,
+        only those of the structure that raises the exception. While trials train, half of them are
+        masked, in the same program, until the culprit is alone. The same applies to sys.exit in
+        user code, which is traced here. If memory is short, lanes train in parts, in smaller
+        programs.
 
         Raises:
             SetupError: the lanes' state cannot be written, which is not their fault.
@@ -131,7 +132,10 @@ class Trainer:
                 raise
             if is_out_of_memory(error):
                 return self._too_large(error)
-            if work.program.branches:
+            has_compiled = self.classes.has_compiled(work.program)
+            if has_compiled and len(work.specs) > 1:
+                return self._in_halves(work, where, error)
+            if work.program.branches and not has_compiled:
                 return self._by_branch(work, where, error)
             failure = Failure(Reason.ERROR, type(error).__name__, full_error_text(error))
             return failed_outcome(work, failure, where, started_at)
@@ -158,7 +162,6 @@ class Trainer:
         settings = [self._config.settings_of(spec.params) for spec in work.specs]
         program = self.classes.program(work.program, settings[0]).layout
         compiled = self.classes.compiled(work.program, work.specs[0].params)
-        compile_s = self.classes.claimed_s(work.program)
         data = self.classes.data_on_device(
             settings[0].train.batch_size, is_spread=bool(work.program.branches)
         )
@@ -171,6 +174,7 @@ class Trainer:
         segment, train_s = self._run(work, compiled, settings, lanes, data, alone=alone)
         file, digest = self._write(work, segment, settings, program)
         records = self._lane_records(work, segment, program, data, place, compiled.devices)
+        compile_s = self.classes.claimed_s(work.program)
         return Outcome(
             bucket=work.bucket,
             lanes=tuple(
@@ -233,7 +237,7 @@ class Trainer:
             yield record_of(lane, segment, of_trial, judged, steps, where)
 
     def _by_branch(self, work: Work, where: Place, error: BaseException) -> Outcome:
-        """The outcome of a switch class whose program fails, training each structure on its own."""
+        """The outcome of a switch class that does not compile, training each structure alone."""
         _log.warning(
             "class %s trains one structure at a time: %s",
             work.program.class_id,
@@ -242,6 +246,15 @@ class Trainer:
         fallback = self._fallback(where)
         parts = split_by_class(work, self.classes.branches_of(work))
         return merge_outcomes(work, [fallback.train(part) for part in parts])
+
+    def _in_halves(self, work: Work, where: Place, error: BaseException) -> Outcome:
+        """The outcome of trials of which some raise an exception, training each half by itself."""
+        trials = counted(len(work.specs), "trial")
+        _log.info("training half of %s at a time: %s", trials, describe_error(error))
+        middle = len(work.specs) // 2
+        halves = work.only(range(middle)), work.only(range(middle, len(work.specs)))
+        fallback = self._fallback(where)
+        return merge_outcomes(work, [fallback.train(half) for half in halves])
 
     def _start(
         self, program: Layout, lane: Lane, settings: Settings, files: Mapping[str, LaneFile]

@@ -30,7 +30,7 @@ from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.signature import Structures
 from sweeper.sweep.warm_start import describe_start, find_start
-from sweeper.trial import Member, TrialSpec, words
+from sweeper.trial import Member, Reason, TrialSpec, words
 from tests.documents import GUIDES
 from tests.in_process import study_in, trained
 from tests.programs.conftest import Bench, spec
@@ -468,6 +468,12 @@ class LeavesEnd(Base):
         raise SystemExit
 
 
+class Refuses(Base):
+    def step(self, model, opt_state, batch, optimizer, key):
+        model, opt_state, loss = super().step(model, opt_state, batch, optimizer, key)
+        return model, opt_state, eqx.error_if(loss, self.pull > 0.9, "it pulls too hard")
+
+
 class Picky(Base):
     def step(self, model, opt_state, batch, optimizer, key):
         if self.copies == 3:
@@ -570,6 +576,37 @@ def test_a_program_that_exits_only_fails_its_trials(switched: bool, tmp_path: Pa
     outcome = own.trainer.train(own.work(TRIALS, switched=switched), "here", None)
     failures = [lane.failure for lane in outcome.lanes]
     assert [failure and failure.error_type for failure in failures] == ["SystemExit"] * 2
+
+
+@pytest.mark.parametrize(
+    "how", [{"lane_loop": "map"}, {"lane_loop": "vmap"}, {"switched": True}], ids=str
+)
+def test_a_trial_that_raises_an_exception_while_it_trains_fails_alone(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "own_programs.py").write_text(OWN + WRONG, encoding="utf-8")
+    short = "train.program=own_programs:Refuses", "train.epochs=4"
+    own = Bench(parse(STUDY, tmp_path / "study.toml", short), tmp_path)
+    width = {n: 5 + n % 2 if "switched" in how else 6 for n in range(5)}
+    pull = {n: 0.95 if n == 2 else 0.1 * n for n in range(5)}
+    specs = [spec(n, width=width[n], lr=1e-3, pull=pull[n]) for n in range(5)]
+    others = [one for one in specs if one.number != 2]
+    how = {**how, "capacity": 6}
+
+    begun = own.trainer.train(own.work(specs, epochs=(0, 2), **how), "here", None)
+    outcome = own.trainer.train(own.work(specs, epochs=(2, 4), after=begun, **how), "here", None)
+    alone = own.train(others, epochs=(0, 2), **how)
+    expected = own.train(others, epochs=(2, 4), after=alone, **how)
+
+    for found, wanted in ((begun, alone), (outcome, expected)):
+        assert [lane.number for lane in found.lanes] == [0, 1, 2, 3, 4]
+        assert found.lanes[2].failure is not None
+        assert found.lanes[2].failure.reason is Reason.ERROR
+        assert "it pulls too hard" in found.lanes[2].failure.error_message
+        kept = {lane.number: lane for lane in found.lanes if lane.failure is None}
+        assert [*kept] == [0, 1, 3, 4]
+        for lane in wanted.lanes:
+            assert kept[lane.number].curve.values.tobytes() == lane.curve.values.tobytes()
 
 
 @pytest.mark.parametrize(
