@@ -545,7 +545,8 @@ class StudyConfig(Table):
         holder, _, last = key.rpartition(".")
         own = {**self.each("optimizer"), "train": self.train}.get(holder)
         is_own = isinstance(own, WITH_TRACED_ARGUMENTS) and field_of(type(own), last) is None
-        if is_own and gives_floats(self.search[key]):
+        entry = self.entry(key)
+        if is_own and entry is not None and gives_floats(entry):
             return Role.TRACED
         name, _, setting = key.partition(".")
         table: Table = getattr(self, name)

@@ -34,6 +34,20 @@ def test_a_searched_float_is_traced_also_with_the_name_of_a_setting(name: str, r
     assert drawn[0].structure() == drawn[1].structure()
 
 
+@pytest.mark.parametrize("table", ["optimizer", "train"])
+def test_floats_that_are_the_same_as_each_other_are_traced(table: str, read: Read) -> None:
+    config = read(
+        LOSS,
+        OWN,
+        "optimizer={name='own:optimizer'}",
+        f"search={{{table}={{beta={{type='float',low=0.1,high=0.9}},"
+        f"gamma={{same_as='{table}.beta'}}}}}}",
+    )
+    assert config.structural == {f"{table}.beta": False}
+    traced = config.settings_of({"beta": 0.25}).traced()
+    assert (traced[f"{table}.beta"], traced[f"{table}.gamma"]) == (0.25, 0.25)
+
+
 def test_searched_integers_are_structural(read: Read) -> None:
     config = read(LOSS, OWN, "search.train.steps={type='int',low=1,high=3}")
     assert config.structural["train.steps"]
