@@ -266,7 +266,8 @@ class Settings:
             optimizer = optimizer.by_part[name]
         model = self.model.parts[name]
         own = (key for key in self.optional if key.rpartition(".")[0] in (*tables, "optimizer"))
-        optional = frozenset(map(without_names, own))
+        of_phases = (key for key in self.optional if key.startswith("train.phases."))
+        optional = frozenset((*map(without_names, own), *of_phases))
         return replace(self, model=model, optimizer=optimizer, optional=optional)
 
     def phase_at(self, epoch: int) -> str:

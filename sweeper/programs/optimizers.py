@@ -174,11 +174,14 @@ def users_optimizer(
 
 
 def _has_one_rate(settings: Settings) -> bool:
-    """Whether the learning rate of a trial is the same in each step."""
+    """Whether the learning rate is the same in each step of every trial of the study."""
     train = settings.train
-    phases = train.by_phase.values() if isinstance(train, AlternatingTable) else ()
+    phases = train.by_phase if isinstance(train, AlternatingTable) else {}
     is_constant = settings.sole_optimizer.schedule.name == "constant"
-    return is_constant and all(phase.lr is None for phase in phases)
+    return is_constant and not any(
+        phase.lr is not None or settings.has(f"train.phases.{name}.lr")  # some trials draw it
+        for name, phase in phases.items()
+    )
 
 
 def gets_mask(table: UserOptimizerTable, function: Callable[..., Any]) -> bool:

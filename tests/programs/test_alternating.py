@@ -411,3 +411,29 @@ def test_injected_hyperparameters_follow_the_phases(tmp_path: Path) -> None:
         curves[name] = study.curves([spec(0)])[0]
 
     np.testing.assert_allclose(curves["injected"], curves["plain"], rtol=RELATIVE)
+
+
+def test_injected_hyperparameters_follow_a_rate_that_only_some_trials_draw(tmp_path: Path) -> None:
+    """Also if the class is compiled with the settings of a trial that does not draw it."""
+    (tmp_path / "phase_optimizers.py").write_text(OF_PHASES, encoding="utf-8")
+    specs = spec(0, lr=1e-3), spec(1, lr=2e-3, lr_follow=1e-2)
+    drawn = "type='float',low=1e-3,high=1e-1,name='lr_follow',when={'optimizer.lr'=2e-3}"
+    overrides = (
+        "search={optimizer={lr={type='categorical',choices=[1e-3,2e-3]}}}",
+        f"search.train.phases.follow.lr={{{drawn}}}",
+        "train.phases.fit={epochs=1,loss='data',trains=['a','b']}",
+        "train.phases.follow={epochs=1,loss='data',trains=['a','b']}",
+        "train.epochs=5",
+        "train.warmup.epochs=1",
+        "execution.precision=float64",
+    )
+    curves: dict[str, Any] = {}
+    for name in ("plain", "injected"):
+        optimizer = f"optimizer={{name='phase_optimizers:{name}'}}"
+        study = Bench(parse(PARTS, tmp_path / "study.toml", [*overrides, optimizer]), tmp_path)
+        curves[name] = study.curves(specs)
+
+    for number in (0, 1):
+        np.testing.assert_allclose(
+            curves["injected"][number], curves["plain"][number], rtol=RELATIVE
+        )
