@@ -24,7 +24,6 @@ from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 from sweeper.scheduler.forecast import traced_structure
 from sweeper.scheduler.lattice import sizes_in
-from sweeper.scheduler.policy import lane_loop_of
 from sweeper.trial import Reason, TrialState
 
 # settings of how trials are proposed, placed and cut into rounds, which do not matter for one given
@@ -178,7 +177,6 @@ def _leave_out_rates(optimizer: dict[str, Any]) -> None:
 
 def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     """The table `[trial]`; a trial that failed gets all of its epochs."""
-    lane_loop = lane_loop_of(config, row["device"].partition(":")[0])
     return {
         "number": row["trial_number"],
         "epochs": epochs if row["state"] == "FAIL" else row["epochs_done"],
@@ -194,7 +192,7 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "xla_threads": row.get("xla_threads"),
             "epochs": config.max_epochs,
             "parts": sorted(config.settings_of({}).optional),
-            "traced": dict(traced_structure(config, lane_loop)),
+            "traced": dict(traced_structure(config, row["lane_loop"])),
         },
     }
 

@@ -363,3 +363,14 @@ def test_an_unused_learning_rate_is_left_out() -> None:
     assert "lr" not in tables["optimizer"]
     assert again.settings_of({}).optimizer == config.settings_of({"width": 5}).optimizer
     assert tables["train"]["phases"]["fit"]["lr"] == 1e-3
+
+
+@pytest.mark.parametrize("lane_loop", ["map", "vmap"])
+def test_a_class_gets_at_run_time_what_its_own_lane_loop_allows(lane_loop: str) -> None:
+    """The study may have been resumed with the other one."""
+    length = "search.train.phases.fit.epochs={type='int',low=1,high=3,name='fit'}"
+    other = {"map": "vmap", "vmap": "map"}[lane_loop]
+    config = parse(PARTS, Path("study.toml"), [length, f"execution.lane_loop={other}"])
+    row = {**ROW, "params_json": '{"width": 5, "fit": 2}', "lane_loop": lane_loop}
+    traced = trial_tables(config, row)["trial"]["class"]["traced"]
+    assert traced == ({"train.phases.fit.epochs": (1, 2, 3)} if lane_loop == "map" else {})
