@@ -88,7 +88,7 @@ def cache_directory() -> Path | None:
 def processor() -> str:
     """What identifies this kind of processor, as far as the system says."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return lines_on_processor(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:
         if sys.platform == "linux":  # XLA reads it to choose kernels
             _log.warning(
@@ -96,7 +96,13 @@ def processor() -> str:
                 "runs in which it can"
             )
         return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+
+
+def lines_on_processor(cpuinfo: str) -> str:
+    """The lines of /proc/cpuinfo on a processor's model and instructions, each once."""
+    # of x86, then of ARM
+    about = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+    return "\n".join(sorted({line for line in cpuinfo.splitlines() if line.startswith(about)}))
 
 
 def use_cache(path: Path | None) -> None:

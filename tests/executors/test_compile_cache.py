@@ -12,7 +12,12 @@ import pytest
 
 import sweeper
 from sweeper import user_dirs
-from sweeper.executors.compile_cache import CheckedCache, cache_directory, use_cache
+from sweeper.executors.compile_cache import (
+    CheckedCache,
+    cache_directory,
+    lines_on_processor,
+    use_cache,
+)
 from sweeper.executors.jax_setup import configure_jax, jax_restored
 from sweeper.executors.private_apis import current_cache
 from sweeper.rundir import RunDir
@@ -136,3 +141,41 @@ def test_a_damaged_cache_that_cannot_be_written_changes_no_row(
     assert len(digests) == 1
     states = sweeper.open_results(second.run_dir).trials()["state"]
     assert [*states] == ["COMPLETE", "COMPLETE"]
+
+
+GRAVITON = """\
+processor	: 0
+BogoMIPS	: 2100.00
+Features	: fp asimd sve
+CPU implementer	: 0x41
+CPU architecture: 8
+CPU part	: 0xd40
+
+processor	: 1
+BogoMIPS	: 2100.00
+Features	: fp asimd sve
+CPU implementer	: 0x41
+CPU architecture: 8
+CPU part	: 0xd40
+"""
+XEON = """\
+processor	: 0
+cpu family	: 6
+model		: 143
+model name	: Intel(R) Xeon(R)
+cpu MHz		: 2000.000
+flags		: fpu avx512f
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("sve", "sve sve2"), ("0x41", "0xc0"), ("0xd40", "0xd4f")]
+)
+def test_processors_of_arm_are_told_apart(old: str, new: str) -> None:
+    said = lines_on_processor(GRAVITON)
+    assert said == "CPU implementer\t: 0x41\nCPU part\t: 0xd40\nFeatures\t: fp asimd sve"
+    assert lines_on_processor(GRAVITON.replace(old, new)) != said
+
+
+def test_processors_of_x86_are_described_as_in_earlier_records() -> None:
+    assert lines_on_processor(XEON) == "flags\t\t: fpu avx512f\nmodel name\t: Intel(R) Xeon(R)"

@@ -86,7 +86,7 @@ def make_survey(config: StudyConfig, run_dir: RunDir, driver: Path = DRIVER) -> 
                 said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
             except OSError:
                 return platform.processor() or platform.machine()
-            wanted = ("model name", "flags", "Features")
+            wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
             kept = {line for line in said.splitlines() if line.startswith(wanted)}
             digest = hashlib.blake2b("\n".join(sorted(kept)).encode(), digest_size=4).hexdigest()
             names = {line.partition(":")[2].strip() for line in kept if line.startswith("model")}
