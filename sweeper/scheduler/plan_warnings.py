@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from sweeper.scheduler.classes import Plan
+from sweeper.errors import listed
+from sweeper.scheduler.classes import Plan, ProgramClass
 
 # from here on, programs that hardly any trials share are worth a warning
 _MANY_PROGRAMS = 8
@@ -15,11 +18,37 @@ def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
     count = 0 if strategy == "process" else len(plan.classes)
     trials = {number for bucket in plan.buckets for number in bucket.numbers}
     if count >= _MANY_PROGRAMS and count > len(trials) / 2:
+        splitting = _splitting(plan.classes)
+        named = listed([*splitting]) or "settings that change the program"
+        hint = "search fewer values of these (step, base)"
+        if others := [*_other_strategies(strategy, count, splitting)]:
+            hint += f", or write execution.strategy = {', or '.join(others)}"
         yield (
             f"{count} programs for the {len(trials)} trials of round 1, because they differ in "
-            "settings that change the program: search fewer values of these (step, base), or "
-            'write execution.strategy = "switch", or "padded" for an MLP'
+            f"{named}: {hint}"
         )
+
+
+def _splitting(classes: Sequence[ProgramClass]) -> dict[str, int]:
+    """The settings in which classes differ, and how many different values they have of each."""
+    own: list[Any] = [json.loads(program.settings) for program in classes]
+    every: list[list[dict[str, Any]]] = [one if isinstance(one, list) else [one] for one in own]
+    values = {
+        key: {frozenset(json.dumps(branch.get(key)) for branch in branches) for branches in every}
+        for key in every[0][0]
+        if all(key in branch for branches in every for branch in branches)
+    }
+    return {key: len(found) for key, found in values.items() if len(found) > 1}
+
+
+def _other_strategies(strategy: str, count: int, splitting: Mapping[str, int]) -> Iterator[str]:
+    """The strategies with which trials would share more programs than with `strategy`."""
+    # a switch class has one batch size
+    if strategy != "switch" and splitting.get("train.batch_size", 1) <= count / 2:
+        yield '"switch"'
+    is_sized = any(key.rpartition(".")[2] in ("width", "depth") for key in splitting)
+    if strategy != "padded" and is_sized:
+        yield '"padded" for an MLP'
 
 
 # a crash that loses more than this is worth a warning, and how long rounds should take then

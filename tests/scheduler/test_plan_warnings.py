@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from sweeper.scheduler.classes import Bucket, Lane, Plan, ProgramClass
 from sweeper.scheduler.plan_warnings import hardly_shared, long_round
 
 
-def test_programs_that_hardly_any_trials_share_are_reported() -> None:
-    programs = tuple(
-        ProgramClass("0f", f'{{"width": {width}}}', "exact", "map", 4, "float32")
-        for width in range(8)
-    )
+def plan_of(*settings: object) -> Plan:
+    """Twelve trials, and a class for each of the settings compiled in."""
+    programs = [
+        ProgramClass("0f", json.dumps(own), "exact", "map", 4, "float32") for own in settings
+    ]
     lanes = tuple(Lane(number, 0, 1, "") for number in range(12))
-    plan = Plan(programs, (Bucket(0, "0f", "inline", lanes),))
+    return Plan(tuple(programs), (Bucket(0, "0f", "inline", lanes),))
 
-    warning = next(hardly_shared(plan, "auto"))
-    assert warning.startswith("8 programs for the 12 trials of round 1")
-    assert not [*hardly_shared(plan, "process")]
-    assert not [*hardly_shared(replace(plan, classes=programs[:7]), "auto")]
+
+WIDTHS = [{"model.depth": 1, "model.width": width} for width in range(8)]
+
+
+def test_programs_that_hardly_any_trials_share_are_reported() -> None:
+    assert [*hardly_shared(plan_of(*WIDTHS), "auto")] == [
+        "8 programs for the 12 trials of round 1, because they differ in model.width: search fewer "
+        'values of these (step, base), or write execution.strategy = "switch", or "padded" for an '
+        "MLP"
+    ]
+    assert not [*hardly_shared(plan_of(*WIDTHS), "process")]
+    assert not [*hardly_shared(plan_of(*WIDTHS[:7]), "auto")]
+
+
+SIZES = [{"train.batch_size": size, "model.width": 8} for size in range(8)]
+BRANCHES = [[{**size, "model.width": width} for width in (8, 16)] for size in SIZES]
+
+
+@pytest.mark.parametrize(
+    ("settings", "strategy", "named", "advised"),
+    [
+        (WIDTHS, "padded", "model.width", 'execution.strategy = "switch"'),
+        (SIZES, "auto", "train.batch_size", ""),
+        (BRANCHES, "switch", "train.batch_size", ""),
+        (
+            [{**size, "model.width": width} for size in SIZES[:2] for width in range(4)],
+            "exact",
+            "train.batch_size and model.width",
+            'execution.strategy = "switch", or "padded" for an MLP',
+        ),
+        (
+            [{"model.kind": "mlp"}, *[{}] * 7],
+            "auto",
+            "settings that change the program",
+            '"switch"',
+        ),
+    ],
+)
+def test_only_strategies_that_compile_fewer_programs_are_advised(
+    settings: list[object], strategy: str, named: str, advised: str
+) -> None:
+    (warning,) = hardly_shared(plan_of(*settings), strategy)
+    assert f"because they differ in {named}: search" in warning
+    if advised:
+        assert warning.endswith(advised)
+    else:
+        assert warning.endswith("(step, base)")
 
 
 def test_a_long_round_is_reported_with_a_number_of_epochs_that_shortens_it() -> None:
