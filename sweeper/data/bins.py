@@ -6,6 +6,8 @@ By quantiles or by a decision tree, as in Gorishniy et al. 2022 (arXiv 2203.0555
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,19 @@ def _edges(way: str, count: int, place: int, data: Dataset) -> tuple[float, ...]
     else:
         edges = np.quantile(x.astype(np.float64), np.linspace(0, 1, count + 1))
     # in the precision of training, in which two edges may be equal
-    return tuple(np.unique(edges.astype(x.dtype)).tolist())
+    return tuple(_apart(np.unique(edges.astype(x.dtype)).tolist(), float(np.finfo(x.dtype).max)))
+
+
+def _apart(edges: Iterable[float], most: float) -> Iterator[float]:
+    """Those of the increasing `edges` whose bins have a slope of at most `most`.
+
+    In a narrower bin, numbers times the slope would not be finite.
+    """
+    last = -math.inf
+    for edge in edges:
+        if 1 / (edge - last) <= most:
+            last = edge
+            yield edge
 
 
 def _thresholds(count: int, x: NDArray[Any], data: Dataset) -> list[float]:

@@ -109,6 +109,22 @@ def test_numbers_with_few_values_have_few_bins() -> None:
     np.testing.assert_allclose(encoding(rows), [[0.5, 1.0, 0.5, 9.0], [1.0, 1.0, 1.0, 8.0]])
 
 
+@pytest.mark.parametrize("bins", ["quantile", "tree"])
+def test_bins_are_wide_enough_for_a_finite_encoding(bins: str, tmp_path: Path) -> None:
+    """Of numbers that are not scaled, half of which differ by less than the precision divides."""
+    numbers = [*([0.0] * 30), *([1e-39] * 30), *np.linspace(1.0, 2.0, 60)]
+    lines = [f"{number!r},{i % 60}" for i, number in enumerate(map(float, numbers))]
+    (tmp_path / "t.csv").write_text("n,y\n" + "\n".join(lines), encoding="utf-8")
+    table = f"data={{source='csv',path='{tmp_path / 't.csv'}',target='y',scale='none'}}"
+    overrides = [*NUMBERS[2:], f"model.bins={bins}", table, "execution.precision=float32"]
+    data = prepare(parse(STUDY, tmp_path / "study.toml", overrides))
+
+    (edges,) = data.bins.values()
+    assert len(edges[0]) > 3
+    assert np.isfinite(PiecewiseLinear(edges)(data.x_train)).all()
+    assert edges[0] == tuple(sorted(edges[0]))
+
+
 def test_numbers_beyond_the_training_rows_count_as_their_ends_unless_open_ended() -> None:
     edges = ((0.0, 1.0), (0.0, 1.0, 3.0))
     beyond, ends = np.array([[-1.0, -2.0], [2.0, 5.0]]), np.array([[0.0, 0.0], [1.0, 3.0]])
