@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sweeper.config.user_source import source_digests
 from sweeper.errors import SetupError, SweeperError
 from sweeper.export import export
 from sweeper.export.sizes import refuse_oversized
+from sweeper.ledger import Ledger
 from sweeper.programs.data_spec import DataSpec
 from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import MODEL_FILE, content_of, read_saved
@@ -289,10 +291,14 @@ def test_a_model_is_exported_with_the_source_that_it_was_trained_with(
     module = theirs.directory / "marking.py"
     text = module.read_text(encoding="utf-8")
     module.write_text(f"{text}\n# edited\n", encoding="utf-8")
-    refused = refusal_of("export", str(theirs.run_dir.root), "--to", "best", "--trust-code")
+    command = ("export", str(theirs.run_dir.root), "--to", "best", "--trust-code")
+    refusals = [refusal_of(*command)]
+    with closing(Ledger.open(theirs.run_dir.ledger)):  # as while the study trains
+        refusals.append(refusal_of(*command))
     module.write_text(text, encoding="utf-8")
 
-    assert "marking.py has changed since the model was trained" in str(refused)
+    for refused in refusals:
+        assert "marking.py has changed since the model was trained" in str(refused)
     assert not (here / "best").exists()
 
 

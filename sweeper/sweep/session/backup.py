@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -164,12 +164,14 @@ def read(run_dir: RunDir) -> Ledger:
 
 
 def sessions(run_dir: RunDir) -> list[dict[str, Any]]:
-    """The records of a run's sessions; empty if its ledger cannot be read."""
-    try:
-        with closing(read(run_dir)) as ledger:
+    """The records of a run's sessions; those of the copy if the ledger is damaged or in use.
+
+    Empty if neither can be read.
+    """
+    for path in (run_dir.ledger, run_dir.backup):
+        with suppress(LedgerError), closing(Ledger.read(path)) as ledger:
             return ledger.sessions()
-    except LedgerError:
-        return []
+    return []
 
 
 def restore_backup(run_dir: RunDir) -> int:

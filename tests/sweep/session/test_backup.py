@@ -204,3 +204,17 @@ def test_the_command(
     done = command(*words.split())
     assert "ledger.db was restored from ledger.backup.db, which ends with round 1" in done.stdout
     assert command(*run, *options).returncode == 0
+
+
+def test_sessions_are_those_of_the_copy_while_the_ledger_cannot_be_read(
+    unbroken: Study, copied: Callable[[Study], Study]
+) -> None:
+    run_dir = copied(unbroken).run_dir
+    recorded = backup.sessions(run_dir)
+    assert len(recorded) == 1
+    with closing(Ledger.open(run_dir.ledger)):  # as a study that trains
+        assert backup.sessions(run_dir) == recorded
+    run_dir.ledger.write_bytes(b"")
+    assert backup.sessions(run_dir) == recorded
+    run_dir.backup.unlink()
+    assert backup.sessions(run_dir) == []
