@@ -236,6 +236,17 @@ def test_finalists_start_from_the_saved_model_again(directory: Path, tmp_path: P
     np.testing.assert_allclose(values, best["value"], rtol=0.1)
 
 
+def test_a_study_may_start_over_from_the_model_in_its_own_directory(
+    directory: Path, tmp_path: Path
+) -> None:
+    few = ("study.n_trials=1", "search.optimizer.lr.high=1e-3", "train.epochs=1")
+    name = f"{tmp_path.name}/more"
+    first, _ = run(directory, name, *few, start=directory / "saved" / MODEL_FILE)
+    content = first.started_from.read_bytes()
+    again, _ = run(directory, name, *few, start=first.started_from, fresh=True)
+    assert again.started_from.read_bytes() == content
+
+
 def test_trials_are_not_trained_again_from_other_weights_than_those_of_their_study(
     directory: Path, tmp_path: Path
 ) -> None:

@@ -207,6 +207,14 @@ def move_aside(run_dir: RunDir) -> Path | None:
     return aside
 
 
+def place_after_move(path: Path, run_dir: RunDir, moved_to: Path | None) -> Path:
+    """Where a file or directory is after `run_dir` was moved aside to `moved_to`, if it was."""
+    place, root = path.resolve(), run_dir.root.resolve()
+    if moved_to is None or not place.is_relative_to(root):
+        return path
+    return moved_to / place.relative_to(root)
+
+
 def delete(run_dir: RunDir) -> list[Path]:
     """Remove what sweeper has written in the directory of a study, and it, if nothing is left.
 

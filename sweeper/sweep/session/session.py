@@ -24,7 +24,13 @@ from sweeper.scheduler.forecast import Forecast
 from sweeper.study.learning import Learned, learn, refuse_other
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.crashes import count_crashes, forget_normal_end, note_normal_end
-from sweeper.sweep.session.directory import check_directory, clear_staging, make, move_aside
+from sweeper.sweep.session.directory import (
+    check_directory,
+    clear_staging,
+    make,
+    move_aside,
+    place_after_move,
+)
 from sweeper.sweep.session.lock import hold
 from sweeper.sweep.session.ownership import sign
 from sweeper.sweep.session.reconcile import (
@@ -127,8 +133,8 @@ def open_session(
     rows = _rows_to_keep(config, run_dir)
     with _as_setup_errors(run_dir):
         moved_to = _claim_directory(config, run_dir, fresh=fresh)
-    if moved_to is not None and rows is not None and rows == run_dir.rows:
-        rows = moved_to / rows.name
+    if rows is not None:
+        rows = place_after_move(rows, run_dir, moved_to)
     with _as_setup_errors(run_dir), hold(run_dir), closing(_open_ledger(run_dir)) as ledger:
         session = _begin(opening, ledger, new, rows, moved_to)
         with note_normal_end(session.run_dir, lambda: not ledger.file.is_replaced):
@@ -177,7 +183,8 @@ def _begin(
         ledger.add_session(record, fields_of(study.learned) if is_learning else None)
     forget_normal_end(run_dir)
     if opening.start is not None and not run_dir.started_from.exists():
-        _copy(Path(opening.start.path), run_dir.started_from, run_dir)
+        source = place_after_move(Path(opening.start.path), run_dir, moved_to)
+        _copy(source, run_dir.started_from, run_dir)
     copy_study(run_dir, config)
     sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
     return Session(
