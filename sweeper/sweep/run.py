@@ -25,7 +25,7 @@ from sweeper.results.status import Status, StudyState, ended_by
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.scheduler.classes import Plan
 from sweeper.scheduler.plan_warnings import hardly_shared, long_round
-from sweeper.study.learning import Learned, no_effect
+from sweeper.study.learning import no_effect
 from sweeper.study.limits import n_proposals
 from sweeper.study.lint import study_warnings
 from sweeper.sweep.baseline import BaselineOfStudy
@@ -36,6 +36,7 @@ from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
 from sweeper.sweep.session.crashes import MAX_CRASHES
+from sweeper.sweep.session.directory import place_after_move
 from sweeper.sweep.session.reconcile import LANE_LOOP, Change
 from sweeper.sweep.session.session import Session
 from sweeper.sweep.status_writer import StatusWriter
@@ -98,7 +99,7 @@ class StudyRun:
         is_resumed = len(session.ledger.sessions()) > 1
         if is_resumed and not (state.rounds or session.crashes):
             observer(Warned("no round was committed before; starting again", is_news=True))
-        for event in _learning_messages(config, session.learned, is_resumed=is_resumed):
+        for event in _learning_messages(config, session, is_resumed=is_resumed):
             observer(event)
         for warning in (*study_warnings(config), *data_warnings(config, self._data)):
             observer(Warned(printable(warning)))
@@ -254,16 +255,19 @@ def _boundary(change: Change) -> str:
 
 
 def _learning_messages(
-    config: StudyConfig, learned: Learned, *, is_resumed: bool
+    config: StudyConfig, session: Session, *, is_resumed: bool
 ) -> Iterator[Warned]:
     """What a study learns from, and what of it has no effect."""
+    learned = session.learned
     sources = learned.recorded if is_resumed else map(str, learned.sources)
     for source in sources:
         yield Warned(printable(source), is_news=True)
     notes: list[str] = []
     if not is_resumed:
         notes += [note for source in learned.sources for note in source.notes]
-        notes += learning_gaps(learned)
+        notes += learning_gaps(
+            learned, lambda path: place_after_move(path, session.run_dir, session.moved_to)
+        )
     for note in filter(None, [*notes, no_effect(config, learned)]):
         yield Warned(printable(note))
 

@@ -5,7 +5,7 @@ They lag while a study runs, and after it was killed: rows are committed before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from shlex import quote
@@ -49,27 +49,36 @@ def describe_unpublished(run_dir: RunDir) -> str | None:
     return f"the {what} behind the ledger: {lacks}; publish the rest with: {publish}"
 
 
-def learning_gaps(learned: Learned) -> Iterator[str]:
-    """Which earlier studies have trials that a new one does not learn from, and what to do."""
+def learning_gaps(
+    learned: Learned, place_of: Callable[[Path], Path] = lambda path: path
+) -> Iterator[str]:
+    """Which earlier studies have trials that a new one does not learn from, and what to do.
+
+    `place_of` says where the directory of an earlier study is now, if it was moved aside.
+    """
     from sweeper.ledger import count_committed
 
     for source in learned.sources:
-        run_dir = RunDir(Path(source.name))
-        if "://" in source.name or is_published(run_dir):
+        if "://" in source.name:
+            continue
+        place = place_of(Path(source.name))
+        run_dir, again = RunDir(place), f"then start over with {FRESH}"
+        if str(place) != source.name:
+            again += f" and --learn-from {quote(str(place))} (in Python learn_from=)"
+        if is_published(run_dir):
             continue
         if _is_running(run_dir):
             yield (
-                f"{source.name} is still running, and what it trains later is not learnt, not even "
-                f"after a resume: wait until it has ended, then start over with {FRESH}"
+                f"{place} is still running, and what it trains later is not learnt, not even "
+                f"after a resume: wait until it has ended, {again}"
             )
             continue
         committed = count_committed(run_dir.ledger)
         if committed is not None and source.n_seen < committed.trials:
             yield (
-                f"{source.name} was killed before all its trials were published: only "
+                f"{place} was killed before all its trials were published: only "
                 f"{source.n_seen} of {committed.trials} can be learnt from; publish the rest with "
-                f"python -m sweeper verify {quote(source.name)} --repair, then start over with "
-                f"{FRESH}"
+                f"python -m sweeper verify {quote(str(place))} --repair, {again}"
             )
 
 
@@ -80,6 +89,10 @@ def _round(run_dir: RunDir) -> float:
 
 
 def _is_running(run_dir: RunDir) -> bool:
-    """Whether it runs as far as is known, or may be starting."""
+    """Whether it runs, as far as is known."""
     status = find_status(run_dir)
-    return status is None or status.is_running
+    if status is not None:
+        return status.is_running
+    from sweeper.ledger import is_held
+
+    return is_held(run_dir.ledger)  # a study that is starting has no status yet

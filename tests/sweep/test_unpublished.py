@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import sweeper
 from sweeper import api
 from sweeper.dashboard.page import Page
 from sweeper.dashboard.study import PublishedStudy
-from sweeper.results.events import RoundClosed, StudyOpened
+from sweeper.errors import FRESH
+from sweeper.ledger import Ledger
+from sweeper.results.events import Event, RoundClosed, StudyOpened, Warned
 from sweeper.results.publish import last_round
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from sweeper.study.learning import Learned, LearnedStudy
 from sweeper.sweep.exit_recorder import ExitRecorder
+from sweeper.sweep.session.directory import move_aside, place_after_move
 from sweeper.sweep.unpublished import describe_unpublished, learning_gaps
 from sweeper.sweep.verify import repair, verify
 from tests.command_line import CommandLine
@@ -112,6 +117,38 @@ def test_a_new_study_says_which_committed_trials_it_does_not_learn_from(run_dir:
     assert not [
         *learning_gaps(Learned((replace(source, n_seen=3), replace(source, name="sqlite://"))))
     ]
+
+
+def test_a_study_that_starts_over_names_the_new_place_of_its_trials(run_dir: RunDir) -> None:
+    source = LearnedStudy(str(run_dir.root.absolute()), "", 0, 0, {})
+    aside = move_aside(run_dir)
+    assert aside is not None
+    (said,) = learning_gaps(Learned((source,)), lambda path: place_after_move(path, run_dir, aside))
+    assert said.startswith(f"{aside} was killed before all its trials were published: ")
+    assert f"publish the rest with python -m sweeper verify {aside} --repair" in said
+    assert f"then start over with {FRESH} and --learn-from {aside} (in Py" in said
+
+
+def test_a_study_that_starts_over_may_learn_from_itself(run_dir: RunDir) -> None:
+    repair(run_dir)
+    events: list[Event] = []
+    config = Study(run_dir.root.parent, "supervised", "padded").config
+    sweeper.run(config, fresh=True, learn_from=run_dir.root, observer=events.append)
+    said = [event.message for event in events if isinstance(event, Warned)]
+    assert any(line.startswith("learns from ") for line in said)
+    assert not any("still running" in line for line in said)
+
+
+def test_a_study_without_a_status_runs_if_its_ledger_is_open(run_dir: RunDir) -> None:
+    source = LearnedStudy(str(run_dir.root), "", 0, 0, {})
+    run_dir.status.unlink()
+    (said,) = learning_gaps(Learned((source,)))
+    assert "was killed before all its trials were published" in said
+    with closing(Ledger.open(run_dir.ledger)):
+        (said,) = learning_gaps(Learned((source,)))
+        assert "is still running" in said
+    run_dir.ledger.unlink()  # as in a directory in which only the tables were kept
+    assert [*learning_gaps(Learned((source,)))] == []
 
 
 def test_a_new_study_that_learns_from_unpublished_tables_warns(
