@@ -13,7 +13,7 @@ from sweeper.files import NO_LINK
 HINT = "remove or rename it, then try again"
 _CHECKPOINT = re.compile(r"r\d+-b\d+.*\.safetensors")
 _MODEL = re.compile(r"trial-\d+(-\d+)?\.(eqx|safetensors)")
-_LOG = re.compile(r"(worker-\d+|sweeper)\.log|left\.json")
+_LOG = re.compile(r"(worker-\d+(\.before)?|sweeper)\.log|left\.json")
 _PART = re.compile(r"part-.*\.parquet")
 _REQUEST = re.compile(r"\d+-[0-9a-f]+(\.answer)?\.json")
 _LOGS_OF_LEDGERS = ("", "-wal", "-shm", "-journal")  # as SQLite names them

@@ -68,6 +68,8 @@ def test_everything_that_a_study_wrote_is_deleted(run: Path) -> None:
     for inner in ("confirm", "confirm.20260101-000000-000000", "refit/trial-1"):
         shutil.copytree(run, run.parent / "inner", dirs_exist_ok=True)
         shutil.move(run.parent / "inner", run / inner)
+    for log in ("sweeper.log", "worker-0.log", "worker-0.before.log"):
+        (run / "logs" / log).touch()
     command("delete", str(run), "--yes")
     assert not run.exists() and run.parent.exists()
 
