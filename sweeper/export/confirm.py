@@ -124,9 +124,12 @@ def refuse_others(found: Finalists, start: Path | None = None) -> None:
         return
     try:
         with closing(backup.read(run_dir)) as ledger:
-            session = ledger.sessions()[0]
+            sessions = ledger.sessions()
     except LedgerError:  # in use or damaged, which is reported when it is opened
         return
+    if not sessions:  # the first start was killed before it recorded anything
+        return
+    session = sessions[0]
     began, now = session["study"], found.config.canonical()
     if start is not None and session["continued_from"] is None:
         other = f"its trials began with fresh weights, but those of the study with {start.name}"

@@ -21,6 +21,7 @@ from sweeper.errors import DataError, SetupError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
 from sweeper.export.reproduce import alone, compare_with_record, refit_study
 from sweeper.export.trial_file import trial_file
+from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir
 from sweeper.study.lint import study_warnings
 from sweeper.sweep.session.reconcile import reconcile
@@ -176,6 +177,18 @@ def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
     for top, seeds in ((3, 2), (2, 3)):
         with pytest.raises(StudyError, match=r"it contains other finalists, .* --fresh"):
             refuse_others(finalists(run_dir, top, seeds))
+
+
+def test_finalists_that_were_killed_before_their_first_session_need_no_fresh_start(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    study = RunDir(tmp_path / "study")
+    shutil.copytree(run_dir.root, study.root, ignore=shutil.ignore_patterns("confirm*"))
+    found = finalists(study, 2, 2)
+    begun = RunDir(found.config.run_dir)
+    begun.make()
+    Ledger.create(begun.ledger).close()
+    refuse_others(found)
 
 
 def test_confirm_says_how_to_continue_with_another_winner(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
     _check_there(run_dir)
     check_obstacles(run_dir)
     with hold(run_dir), closing(backup.read(run_dir)) as ledger:
+        if not ledger.sessions():  # the first start was killed before it recorded anything
+            return ()
         config, run_id = _study(run_dir, ledger)
         for path in (run_dir.trials, run_dir.buckets, run_dir.spans, *run_dir.own_parts()):
             remove_inside(run_dir.root, path)

@@ -247,3 +247,12 @@ def test_rows_that_a_killed_study_did_not_publish_are_found(
     assert hints == {f"rewrite it with: python -m sweeper verify {run_dir.root} --repair"}
     repair(run_dir)
     assert damage_in(run_dir) == {}
+
+
+def test_a_study_that_was_killed_before_its_first_session_has_nothing_to_repair(
+    tmp_path: Path,
+) -> None:
+    study = Study(tmp_path / "study", "supervised", "padded")
+    assert study.crash("ledger.session:begin")
+    assert repair(study.run_dir) == ()
+    assert verify(study.run_dir).looked_at == ("ledger.db: no study has started",)
