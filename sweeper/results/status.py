@@ -125,12 +125,15 @@ def ended_by(status: Status) -> str | None:
     if status.max_failures is not None:
         return (
             f"ended by execution.max_failures = {status.max_failures}: {status.counts['FAIL']} "
-            "trials failed; the columns reason and error_message say why; run the same command "
-            "with a larger limit to continue with new trials"
+            "trials failed; the columns reason and error_message say why; "
+            f"{going_on(status, 'a larger limit')}"
         )
     if status.stop is not None:
         rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
-        return f"ended by {rules}; change or remove it and run again to continue with new trials"
+        way = "run again to continue with new trials"
+        if not status.counts.get("WAITING", 0):
+            way = f"use {FRESH} to train all trials fully, as none are left"
+        return f"ended by {rules}; change or remove it and {way}"
     if status.stopped_by is not None:
         return (
             f"ended by '{status.stopped_by}', which called study.stop: it proposes no more trials"
@@ -152,11 +155,11 @@ def epochs_saved(status: Status) -> str | None:
     return f"trained {trained:,} of {everything:,} epochs: {were}, which saved the others"
 
 
-def going_on(status: Status) -> str:
-    """How to continue such a study."""
+def going_on(status: Status, limit: str = "a longer study.timeout") -> str:
+    """How to continue a study that a limit has ended; `limit` is the one that it needs."""
     if status.counts.get("WAITING", 0):
-        return "run the same command with a longer study.timeout to continue with new trials"
-    return f"no trials are left; use {FRESH} and a longer study.timeout to train all of them fully"
+        return f"run the same command with {limit} to continue with new trials"
+    return f"no trials are left; use {FRESH} and {limit} to train all of them fully"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

@@ -5,6 +5,7 @@ Each study runs on the round machine; what a crash changes there is `test_round_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -328,6 +329,20 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     state = restore(ledger, config).state
     status = SessionProgress(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")
     assert ended_by(status) is None
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+@pytest.mark.parametrize(
+    "limit", [{"timeout": "1s"}, {"max_failures": 0.1}, {"stop": {"value": 1.0}}], ids=str
+)
+def test_a_study_without_trials_left_has_to_start_over(limit: dict[str, Any], waiting: int) -> None:
+    config, ledger = study(FEW), new_ledger()
+    state = run(config, ledger).state
+    status = SessionProgress(config, "test", 16, 0.0, 0).status(state, 1.0, "finished")
+    told = ended_by(replace(status, counts={**status.counts, "WAITING": waiting}, **limit))
+    assert told is not None
+    assert ("--fresh" in told) is (waiting == 0)
+    assert ("to continue with new trials" in told) is (waiting == 3)
 
 
 def test_the_spent_time_is_in_the_ledger() -> None:
