@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from sweeper.config import StudyConfig
@@ -37,4 +38,7 @@ def max_failures(config: StudyConfig) -> float:
     limit = config.execution.max_failures
     if limit is None:
         return math.inf
-    return limit if isinstance(limit, int) else limit * n_proposals(config)
+    if isinstance(limit, int):
+        return limit
+    # the product of the share as it is written: 0.29 of 100 is 29, and not 28.999999999999996
+    return float(Decimal(repr(limit)) * n_proposals(config))

@@ -15,6 +15,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.ranking import best_first, models_left_out, pareto_front
 from sweeper.results.status import Status, ended_by, going_on
 from sweeper.study.ask_tell import Study
+from sweeper.study.limits import max_failures
 from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.sweep import Sweep
@@ -329,6 +330,12 @@ def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     state = restore(ledger, config).state
     status = SessionProgress(larger, "test", 16, 0.0, 0).status(state, 1.0, "finished")
     assert ended_by(status) is None
+
+
+@pytest.mark.parametrize("share", [0.07, 0.14, 0.28, 0.29, 0.55, 0.57, 0.58])
+def test_a_share_of_failed_trials_is_exact(share: float) -> None:
+    config = study([f"execution.max_failures={share}", "study.n_trials=100"])
+    assert max_failures(config) == round(100 * share)
 
 
 @pytest.mark.parametrize("waiting", [0, 3])
