@@ -175,8 +175,10 @@ def _log_of(path: Path) -> Path:
 
 def _has_log(path: Path) -> bool:
     """Whether part of a ledger is in its log, as after a crash."""
-    log = _log_of(path)
-    return log.exists() and log.stat().st_size > 0
+    try:
+        return _log_of(path).stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -210,22 +212,24 @@ def check_file(path: Path) -> int:
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process has the ledger at `path` open for writing.
+    """Whether another process has the ledger at `path` open for writing; it leaves no files.
 
-    Only call this with the lock of its directory; it leaves no files.
+    Other problems of the ledger are reported when it is opened.
     """
     if not path.is_file():
         return False
     log = _log_of(path)
     has_log = log.exists()
-    try:
-        with closing(_to_read(path, "readonly_shm=1", timeout_s=0)) as db:
+    with suppress(sqlite3.Error), closing(_to_read(path, "readonly_shm=1", timeout_s=0)) as db:
+        try:
             db.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.Error as error:  # other problems are reported when it is opened
-        if code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return True
-    if not has_log and log.exists() and log.stat().st_size == 0:
-        log.unlink()
+        except sqlite3.Error as error:
+            if code_of(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return True
+        # SQLite creates a log to read from. Until this connection is closed, which shares the lock
+        # of the ledger, no process can open the ledger for writing, so the log is nobody else's.
+        if not has_log and log.exists() and not _has_log(path):
+            log.unlink(missing_ok=True)
     return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pytest
 
 from sweeper.errors import DamagedLedgerError, LedgerError
 from sweeper.faults import plan_faults
-from sweeper.ledger import Closing, Ledger
+from sweeper.ledger import Closing, Ledger, is_held
 from sweeper.ledger.digests import digest_of
 from sweeper.trial import Memory, TrialSpec
 from tests.command_line import contents
@@ -170,3 +171,26 @@ def test_a_closed_ledger_is_not_called_damaged(tmp_path: Path) -> None:
     ledger.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         ledger.sessions()
+
+
+def test_a_log_is_only_removed_while_no_process_can_open_the_ledger_for_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, it may be the log of a study that has just started, with its committed rows."""
+    path, unlink, removed = tmp_path / "ledger.db", Path.unlink, list[str]()
+    Ledger.create(path).close()
+    Ledger.open(path).close()  # from now on, it has a log while it is open
+
+    def unlink_if_locked(log: Path, missing_ok: bool = False) -> None:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode=EXCLUSIVE")
+            with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+                other.execute("PRAGMA journal_mode=WAL")
+        removed.append(log.name)
+        unlink(log, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink_if_locked)
+        assert not is_held(path)
+    assert removed == ["ledger.db-wal"]
+    assert [*tmp_path.iterdir()] == [path]
