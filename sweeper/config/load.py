@@ -27,6 +27,7 @@ from sweeper.config.toml import (
     given_twice,
     number_in_toml,
     toml_text,
+    toml_value,
     unrecordable,
     with_slashes,
 )
@@ -164,8 +165,8 @@ def parse(
         StudyError: as `load`.
     """
     given = read_overrides(overrides, overridden_by)
-    overridden = tuple(key for key, _ in given)
-    source = Source(path.absolute(), text, overridden, overridden_by, place=place)
+    as_texts = tuple(f"{key}={toml_value(value)}" for key, value in given)
+    source = Source(path.absolute(), text, as_texts, overridden_by, place=place)
     raw = _toml(source)
     for key, value in given:
         # a setting in the way that is not a table is replaced; validation reports unknown ones

@@ -179,8 +179,8 @@ IN_MAPPING = "in the mapping"  # where settings are if no file has them
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A study file as read; `overridden` are the dotted keys that `--set` replaced,
-    or another way to override settings that `overridden_by` names.
+    """A study file as read; `overrides` are the texts `key=value`, with values in TOML, of
+    `--set`, or of another way to override settings that `overridden_by` names.
 
     `place` says where the settings are if no file has them; then only the directory of `path`
     counts, from which relative paths start. `working_directory` is that of the program when it read
@@ -189,10 +189,15 @@ class Source:
 
     path: Path
     text: str
-    overridden: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     overridden_by: str = COMMAND_LINE
     working_directory: Path = field(default_factory=Path.cwd)
     place: str = ""
+
+    @property
+    def overridden(self) -> tuple[str, ...]:
+        """The dotted keys of `overrides`."""
+        return tuple(text.partition("=")[0] for text in self.overrides)
 
     def line(self, key: str) -> int | None:
         """The line of a dotted key, or of the nearest table around it; None if there is none."""

@@ -90,7 +90,7 @@ def test_windows_line_ends_count_once() -> None:
 
 
 def test_a_problem_is_in_a_line_of_a_file_or_on_the_command_line() -> None:
-    source = Source(Path("runs/study.toml"), TEXT, overridden=("data.split",))
+    source = Source(Path("runs/study.toml"), TEXT, overrides=("data.split={}",))
     assert source.where("study.seed") == "study.toml:11"
     assert source.where("data.split.val") == "--set"
     assert source.where("model.depth") == "study.toml"

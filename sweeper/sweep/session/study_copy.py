@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,12 +42,5 @@ def _write(run_dir: RunDir, text: str) -> None:
 
 def _as_run(config: StudyConfig) -> str:
     """The text of the study file, after settings that were given on the command line."""
-    given = [f"{OVERRIDE}{key}={_value(config, key)}\n" for key in config.source.overridden]
+    given = [f"{OVERRIDE}{text}\n" for text in config.source.overrides]
     return "".join([*given, config.source.text])
-
-
-def _value(config: StudyConfig, key: str) -> str:
-    value: Any = config.canonical()
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return json.dumps(value)
