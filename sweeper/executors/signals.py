@@ -154,6 +154,7 @@ class _Watch:
     grace_s: float
     _asked_at: float | None = None
     _deadline: float | None = None
+    _saying: threading.Thread | None = None
 
     def run(self) -> None:
         with self.woken:
@@ -164,6 +165,8 @@ class _Watch:
                     self._first(number)
                 elif number == signal.SIGINT or time.monotonic() - self._asked_at > _SAME_REQUEST_S:
                     self._end(number, f"received a second signal, {signal.Signals(number).name}")
+        if self._saying is not None:
+            self._saying.join(_LAST_WORDS_S)
 
     def _next(self) -> int | None:
         """The next signal; None at the end. Does not return after the grace period."""
@@ -197,7 +200,8 @@ class _Watch:
             )
         self.stopping.number = number
         self.stopping.stop.set()
-        _briefly(lambda: self.say(waiting))
+        # the same request may arrive again meanwhile, and only its time tells it from a second one
+        self._saying = _attempt(lambda: self.say(waiting))
 
     def _end(self, number: int, reason: str) -> NoReturn:
         def last_words() -> None:
@@ -213,6 +217,11 @@ class _Watch:
 
 def _briefly(action: Callable[[], None]) -> None:
     """Run the action, but do not wait long: writing to a stopped terminal does not return."""
+    _attempt(action).join(_LAST_WORDS_S)
+
+
+def _attempt(action: Callable[[], None]) -> threading.Thread:
+    """A thread that runs the action."""
 
     def attempt() -> None:
         with suppress(OSError, ValueError):  # a closed or missing stream
@@ -220,7 +229,7 @@ def _briefly(action: Callable[[], None]) -> None:
 
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
-    thread.join(_LAST_WORDS_S)
+    return thread
 
 
 def _drop_closed_terminals() -> None:

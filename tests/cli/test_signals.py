@@ -52,9 +52,11 @@ def as_in_a_terminal() -> Iterator[None]:
         signal.signal(number, how)
 
 
-def waiting(grace_s: float, seconds: float, *before: str) -> subprocess.Popen[str]:
+def waiting(
+    grace_s: float, seconds: float, *before: str, code: str = WAITING
+) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [*before, sys.executable, "-c", WAITING, str(grace_s), str(seconds)],
+        [*before, sys.executable, "-c", code, str(grace_s), str(seconds)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -105,6 +107,22 @@ def test_a_repeated_signal_counts_once() -> None:
         time.sleep(0.01)
     process.communicate(timeout=20)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("has_second", [False, True])
+def test_a_repeated_signal_counts_once_while_a_message_is_written_slowly(has_second: bool) -> None:
+    once = "print(message, flush=True)"
+    slowly = f"(time.sleep(0.5 * (message != 'ready')), {once})"
+    process = waiting(60, 0.7, code=WAITING.replace(once, slowly))
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.01)
+    if has_second:
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode == (143 if has_second else 0)
+    assert has_second or out.startswith("SIGTERM: waiting")
 
 
 def test_sighup_stays_ignored_under_nohup() -> None:
