@@ -244,6 +244,19 @@ def test_a_script_that_sigterm_stops_commits_and_ends_with_143(
     assert deterministic_digest(run_dir) == digest
 
 
+def test_a_script_ends_with_143_even_if_its_study_is_complete(tmp_path: Path) -> None:
+    """The signal is meant for the whole program, which may be about to run another study."""
+    config = study_in(tmp_path, STUDY, "study.n_trials=1", "schedule.round_epochs=4")
+
+    def terminate(event: Event) -> None:
+        if isinstance(event, RoundClosed):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        sweeper.run(config, observer=terminate)
+    assert (ended.value.code, read_status(RunDir(config.run_dir)).state) == (143, "finished")
+
+
 INTERACTIVE = """\
 import builtins, signal
 from sweeper.executors.signals import end_program
