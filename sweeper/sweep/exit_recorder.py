@@ -13,7 +13,7 @@ from sweeper.executors.signals import TERMINATING, Stopping, signals_without_han
 from sweeper.results.events import BucketStarted, Event, Observer, RoundClosed, StudyOpened, Warned
 from sweeper.results.status import Status, find_status, update_status
 from sweeper.rundir import RunDir
-from sweeper.sweep.session.crashes import write_normal_end
+from sweeper.sweep.session.crashes import has_recorded_session, write_normal_end
 
 
 @dataclass(slots=True)
@@ -42,7 +42,8 @@ class ExitRecorder:
     def record_exit(self, reason: str) -> str:
         """Record that the program ends normally now; returns what that costs the study."""
         if self._is_own():
-            write_normal_end(self.run_dir)
+            if has_recorded_session(self.run_dir):
+                write_normal_end(self.run_dir)
             self._write_status()
         if self._rounds is None:
             return f"{reason}: ended before the study was open; nothing is lost"

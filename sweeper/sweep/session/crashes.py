@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sweeper.faults import Fault
@@ -22,6 +23,8 @@ from sweeper.rundir import RunDir
 
 # after this many, the buckets of the round train in workers, where the culprit fails alone
 MAX_CRASHES = 2
+
+_recorded: set[Path] = set()  # the run directories in which this process has recorded a session
 
 
 def count_crashes(ledger: Ledger, run_dir: RunDir) -> dict[str, int | None]:
@@ -64,8 +67,14 @@ def write_normal_end(run_dir: RunDir) -> None:
 
 
 def forget_normal_end(run_dir: RunDir) -> None:
-    """Remove the note of a normal end, once a session is recorded that counted with it."""
+    """Remove the note of a normal end, once this process has recorded a session that read it."""
     remove_inside(run_dir.root, run_dir.exit_note)
+    _recorded.add(run_dir.root.resolve())
+
+
+def has_recorded_session(run_dir: RunDir) -> bool:
+    """Whether this process has recorded a session; otherwise, the note is that of another one."""
+    return run_dir.root.resolve() in _recorded
 
 
 def _normal_end(run_dir: RunDir) -> Any:

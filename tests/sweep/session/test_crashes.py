@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ import pytest
 import sweeper
 from sweeper.errors import SetupError
 from sweeper.faults import Fault, plan_faults
+from sweeper.files import read_json
 from sweeper.ledger import Closing, Ledger
 from sweeper.results.events import Event, Warned
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
+from sweeper.sweep.exit_recorder import ExitRecorder
 from sweeper.sweep.session.crashes import (
     MAX_CRASHES,
     count_crashes,
@@ -95,6 +98,16 @@ def test_a_start_that_fails_keeps_the_note_of_a_normal_end(ledger: Ledger, run_d
     write_normal_end(run_dir)
     count_crashes(ledger, run_dir)  # its session is not recorded, as on a full disk
     assert started(ledger, run_dir, **me) == 0
+
+
+def test_a_start_that_a_signal_ends_before_its_session_keeps_the_note(run_dir: RunDir) -> None:
+    recorder = ExitRecorder(run_dir, lambda event: None)
+    run_dir.exit_note.write_text(json.dumps(HERE), encoding="utf-8")
+    recorder.record_exit("received a second signal")
+    assert read_json(run_dir.exit_note) == HERE
+    forget_normal_end(run_dir)  # its session is recorded
+    recorder.record_exit("received a second signal")
+    assert read_json(run_dir.exit_note) == {"pid": os.getpid(), "host": socket.gethostname()}
 
 
 def test_an_exit_note_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
