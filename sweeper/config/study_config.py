@@ -469,6 +469,14 @@ class StudyConfig(Table):
             *functions_of_study(self.study),
         )
 
+    def own_class(self, table: Literal["sampler", "pruner"]) -> tuple[str, str] | None:
+        """The user-defined sampler or pruner, and the key that names it; None without one.
+
+        Optuna's pruner `patient` may wrap a pruner.
+        """
+        own = functions_of_study(self.study)
+        return next((pair for pair in own if pair[1].startswith(f"study.{table}.")), None)
+
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
         """The table with this name, or those of all parts, by dotted key."""
         table: Table = getattr(self, name)

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.config.kinds import is_function
 from sweeper.study.grid import n_points
 
 STOPPED = "sweeper:stopped"
@@ -29,8 +28,8 @@ def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
     """
     if STOPPED not in stored:
         return None
-    sampler, pruner = config.study.sampler.name, config.study.pruner.name
-    return sampler if is_function(sampler) else pruner
+    own = config.own_class("sampler") or config.own_class("pruner")
+    return own and own[0]
 
 
 def max_failures(config: StudyConfig) -> float:

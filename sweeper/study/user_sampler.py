@@ -67,7 +67,7 @@ def guarded(
     except SweeperError:
         raise
     except RAISED as error:
-        if not any(key.startswith(f"study.{table}.") for key in config.functions.values()):
+        if config.own_class(table) is None:
             raise
         hint = f"{_FIX}; {_LACKING}" if lacks_settings else _FIX
         raise _failed(config, table, f"raised {describe_error(error)}", hint) from error
@@ -124,14 +124,15 @@ def check_memory(config: StudyConfig, memory: Memory) -> None:
 
 def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:
     """Which of the two is user-defined: the pruner, if both are."""
-    return "pruner" if is_function(config.study.pruner.name) else "sampler"
+    return "pruner" if config.own_class("pruner") else "sampler"
 
 
 def _failed(
     config: StudyConfig, table: Literal["sampler", "pruner"], found: str, hint: str = _FIX
 ) -> SweeperError:
-    name = getattr(config.study, table).name
-    return SweeperError(config.problem(f"study.{table}.name", f"'{name}' {found}", hint))
+    by_name = getattr(config.study, table).name, f"study.{table}.name"
+    name, key = config.own_class(table) or by_name
+    return SweeperError(config.problem(key, f"'{name}' {found}", hint))
 
 
 def user_class_problems(

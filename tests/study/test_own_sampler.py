@@ -19,8 +19,10 @@ from sweeper.results.status import ended_by, read_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Past
 from sweeper.study.ask_tell import Study as OptunaStudy
+from sweeper.study.limits import STOPPED, stopped_by
+from sweeper.study.user_sampler import check_memory, ended_outside, guarded
 from sweeper.sweep.verify import verify
-from sweeper.trial import LearnedTrial
+from sweeper.trial import LearnedTrial, Memory
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
 from tests.small_studies import DIGITS, bent
@@ -130,6 +132,26 @@ def test_an_error_of_user_code_ends_the_study_with_its_line(
     assert status.state == "failed"
     assert status.round > 0
     assert verify(RunDir(config.run_dir)).damage == (), "what was committed is published"
+
+
+def test_what_a_wrapped_pruner_does_is_said_of_it(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(module(), encoding="utf-8")
+    wrapping = "study.pruner={name='patient',patience=1,wrapped={name='own:Pruner'}}"
+    config = study_in(tmp_path, bent(STUDY, wrapping))
+
+    with pytest.raises(SweeperError) as raised, guarded(config, "pruner"):
+        raise ValueError("no idea")
+    with pytest.raises(SweeperError) as stored:
+        check_memory(config, Memory({}, {"kept": {1}}))
+    for error, found in (
+        (raised.value, "raised ValueError: no idea"),
+        (stored.value, "stores 'kept', which cannot be written"),
+        (ended_outside(config, 9), "has ended trial 9 itself"),
+    ):
+        (problem,) = error.problems
+        assert problem.key == "study.pruner.wrapped.name"
+        assert problem.found.startswith(f"'own:Pruner' {found}")
+    assert stopped_by(config, {STOPPED: True}) == "own:Pruner"
 
 
 @pytest.mark.parametrize("hook", ["BEFORE", "AFTER", "PRUNE"])
