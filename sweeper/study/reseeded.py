@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import Any, cast
 
 import numpy as np
 import optuna
@@ -17,6 +19,10 @@ from sweeper.trial import words
 
 # types that `_generators` finds; Optuna creates a lazy one as a RandomState on first use
 _Generator = np.random.RandomState | np.random.Generator | random.Random
+# types of values without generators of their own, which are not searched
+_CLOSED = (str, bytes, int, float, complex, type, ModuleType, FunctionType, np.ndarray)
+# packages of objects that lead to all trials, or to all loggers
+_WITHOUT = ("optuna", "sweeper", "logging")
 
 
 class ReseededSampler(BaseSampler):
@@ -119,7 +125,28 @@ def _reseed(owner: object, place: str, seed: int, *purpose: int | str) -> None:
 
 
 def _generators(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
-    """Every generator reachable from `owner`, each with its attribute path."""
+    """Every generator reachable from `owner`, each with its path.
+
+    Those that samplers and pruners have as attributes come first: their paths are part of the
+    seeds, and stay those of earlier versions, which only found these.
+    """
+    known = [*_of_samplers(owner, path)]
+    yield from known
+    seen = {id(rng) for _, rng in known}
+    waiting: deque[tuple[str, object]] = deque([(path, owner)])
+    while waiting:
+        place, value = waiting.popleft()
+        if isinstance(value, _CLOSED) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, _Generator):
+            yield place, value
+        else:
+            waiting.extend(_inside(value, place))
+
+
+def _of_samplers(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
+    """The generators that `owner`, and samplers and pruners in it, have as attributes."""
     for name, value in getattr(owner, "__dict__", {}).items():
         place = f"{path}.{name}"
         if isinstance(value, _Generator):
@@ -127,4 +154,21 @@ def _generators(owner: object, path: str) -> Iterator[tuple[str, _Generator]]:
         elif type(value).__name__ == "LazyRandomState":
             yield place, value.rng
         elif isinstance(value, BaseSampler | BasePruner):
-            yield from _generators(value, place)
+            yield from _of_samplers(value, place)
+
+
+def _inside(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """The items of a container or the attributes of an object, each with its path."""
+    if isinstance(value, Mapping | list | tuple | deque):
+        items = value.values() if isinstance(value, Mapping) else value
+        yield from ((f"{path}[{place}]", item) for place, item in enumerate(items))
+    elif type(value).__name__ == "LazyRandomState":
+        yield path, cast("Any", value).rng
+    elif isinstance(value, BaseSampler | BasePruner) or _package(value) not in _WITHOUT:
+        state: Any = object.__getstate__(value)  # attributes in `__dict__` and in `__slots__`
+        for attributes in state if isinstance(state, tuple) else (state,):
+            yield from ((f"{path}.{name}", item) for name, item in (attributes or {}).items())
+
+
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0]

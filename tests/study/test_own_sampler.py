@@ -403,3 +403,65 @@ def test_brute_force_ends_with_the_space(tmp_path: Path) -> None:
     assert (status.state, status.stopped_by) == ("finished", "optuna.samplers:BruteForceSampler")
     params = open_results(config.run_dir).trials()["params_json"]
     assert len({*params}) == 6
+
+
+_HOLDING = """\
+import numpy as np
+from optuna.samplers import BaseSampler, RandomSampler
+
+class Helper:
+    __slots__ = ("rng",)
+
+    def __init__(self):
+        self.rng = np.random.default_rng()
+
+class Holding(BaseSampler):
+    def __init__(self, place):
+        if place == "direct and in a list":
+            self._rng = np.random.default_rng()
+            self._held = [self._rng]
+        elif place == "sampler":
+            self._held = [RandomSampler()]
+        else:
+            held = {"list": Helper().rng, "dict": {"lr": Helper().rng}, "object": Helper()}
+            self._held = [held[place]]
+
+    def infer_relative_search_space(self, study, trial):
+        return {}
+
+    def sample_relative(self, study, trial, space):
+        return {}
+
+    def sample_independent(self, study, trial, name, distribution):
+        held = self._held[0]
+        if isinstance(held, RandomSampler):
+            return held.sample_independent(study, trial, name, distribution)
+        rng = held[name] if isinstance(held, dict) else getattr(held, "rng", held)
+        return rng.uniform(distribution.low, distribution.high)
+
+class Direct(Holding):
+    def __init__(self):
+        self._rng = np.random.default_rng()
+
+    def sample_independent(self, study, trial, name, distribution):
+        return self._rng.uniform(distribution.low, distribution.high)
+"""
+_LR = "search={'optimizer.lr'={type='float',low=1e-3,high=0.1}}"
+
+
+def drawn_by(directory: Path, chosen: str) -> list[object]:
+    (directory / "holding.py").write_text(_HOLDING, encoding="utf-8")
+    text = bent(STUDY, f"study.sampler={{name='holding:{chosen}}}", "study.enqueue=[]", _LR)
+    return [spec.drawn["lr"] for spec in OptunaStudy(study_in(directory, text)).ask(3, 0)]
+
+
+@pytest.mark.parametrize("place", ["list", "dict", "object", "sampler"])
+def test_generators_in_containers_and_objects_are_seeded(place: str, tmp_path: Path) -> None:
+    first = drawn_by(tmp_path, f"Holding',place='{place}'")
+    assert drawn_by(tmp_path, f"Holding',place='{place}'") == first
+    assert len({*first}) == 3
+
+
+def test_generators_that_are_attributes_keep_their_seeds(tmp_path: Path) -> None:
+    first = drawn_by(tmp_path, "Holding',place='direct and in a list'")
+    assert first == drawn_by(tmp_path, "Direct'")
