@@ -16,7 +16,7 @@ from sweeper.study.grid import GridPoints
 from sweeper.study.learning import are_used
 from sweeper.study.limits import STOPPED
 from sweeper.study.private_apis import suggest
-from sweeper.study.recording_storage import RecordingStorage
+from sweeper.study.recording_storage import RecordingStorage, split_recorded
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
 from sweeper.study.samplers import is_recreated, of_first_generation, pruner, sampler
 from sweeper.study.space import Space
@@ -81,7 +81,9 @@ class Study:
     def __init__(self, config: StudyConfig, past: Past | None = None) -> None:
         self._config = config
         self._space = Space(config)
-        self._storage = RecordingStorage()
+        # user-defined samplers and pruners see what they store as a resumed study does
+        has_own = bool(config.own_class("sampler") or config.own_class("pruner"))
+        self._storage = RecordingStorage(is_read_as_json=has_own)
         # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
         past = past or Past()
@@ -102,15 +104,19 @@ class Study:
             name, directions = config.study.name, list(config.study.directions)
             optuna.create_study(storage=self._storage, study_name=name, directions=directions)
             self._study = _StoppableStudy(name, self._storage, self._sampler, pruner(config))
-        self._can_stop = any(key.startswith("study.") for key in config.functions.values())
-        self._pruner = ReseededPruner(self._study.pruner, seed)
+        self._can_stop = has_own
+        make_pruner = partial(pruner, config) if config.own_class("pruner") else None
+        self._pruner = ReseededPruner(self._study.pruner, seed, make_pruner)
         self._queue = dict(enumerate(config.study.enqueue)) | dict(past.enqueued)
         # samplers that draw at random; the others have reasons for what they propose
         self._redraws = config.edition >= 3 and config.study.sampler.name in ("tpe", "random")
         self._known = {_key(trial.spec.params) for trial in past.trials}
         for trial in (*learned, *map(self._frozen_past_trial, past.trials)):
             self._study.add_trial(trial)
-        for key, value in past.attributes.items():
+        of_user, of_system = split_recorded(past.attributes)
+        for key, value in of_user.items():
+            self._storage.set_study_user_attr(self._study._study_id, key, value)
+        for key, value in of_system.items():
             self._storage.set_study_system_attr(self._study._study_id, key, value)
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
             # tells the sampler which trials belong to a bracket, before the pruner judges any
@@ -252,13 +258,15 @@ class Study:
         values = list(past.values) if past.state is TrialState.COMPLETE else None
         if past.state is TrialState.PRUNED and reports:  # as `tell` does for a pruned trial
             values = [past.reports[-1]]
+        of_user, of_system = split_recorded(past.attributes)
         return create_trial(
             state=state,
             values=values,
             params=dict(past.spec.drawn),
             distributions=self._space.distributions,
             intermediate_values=reports,
-            system_attrs=dict(past.attributes),
+            user_attrs=of_user,
+            system_attrs=of_system,
         )
 
     def _running_id(self, number: int) -> int:

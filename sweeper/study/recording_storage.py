@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
@@ -13,16 +14,30 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.trial import Memory
 
+USER_ATTRIBUTE = "sweeper:user:"
+"""Begins the recorded name of an attribute that Optuna calls one of the user."""
+
+
+def split_recorded(recorded: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The user attributes and the system attributes among recorded ones, by their own names."""
+    of_user = {name: value for name, value in recorded.items() if name.startswith(USER_ATTRIBUTE)}
+    return (
+        {name.removeprefix(USER_ATTRIBUTE): value for name, value in of_user.items()},
+        {name: value for name, value in recorded.items() if name not in of_user},
+    )
+
 
 class RecordingStorage(InMemoryStorage):
     """Records what is stored with trials and with the study, so that a ledger can record it.
 
     Some samplers continue from it: CMA-ES stores its state with trials, NSGA-II the parents of a
-    generation with the study.
+    generation with the study. With `is_read_as_json`, what is stored is read as a ledger returns
+    it, such as lists instead of tuples.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_read_as_json: bool = False) -> None:
         super().__init__()
+        self._is_read_as_json = is_read_as_json
         self._recorded = Memory({}, {})
         self._n_trials = 0
         self.n_reports = 0
@@ -85,12 +100,24 @@ class RecordingStorage(InMemoryStorage):
         return [one for one in every if one.number >= self._n_hidden] if self._n_hidden else every
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        value = self._as_read(value)
         super().set_trial_system_attr(trial_id, key, value)
         self._record(trial_id, key, value)
 
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        value = self._as_read(value)
+        super().set_trial_user_attr(trial_id, key, value)
+        self._record(trial_id, f"{USER_ATTRIBUTE}{key}", value)
+
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        value = self._as_read(value)
         super().set_study_system_attr(study_id, key, value)
         self._recorded.study[key] = value  # type: ignore[index]
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        value = self._as_read(value)
+        super().set_study_user_attr(study_id, key, value)
+        self._recorded.study[f"{USER_ATTRIBUTE}{key}"] = value  # type: ignore[index]
 
     def get_n_trials(
         self, study_id: int, state: tuple[TrialState, ...] | TrialState | None = None
@@ -101,6 +128,13 @@ class RecordingStorage(InMemoryStorage):
     def get_best_trial(self, study_id: int) -> FrozenTrial:
         """The best trial, by number among equals; the base class returns the first reported."""
         return BaseStorage.get_best_trial(self, study_id)
+
+    def _as_read(self, value: Any) -> Any:
+        """A value to store, as it is read from a ledger; one that is not JSON is refused later."""
+        if self._is_read_as_json:
+            with suppress(TypeError, ValueError):
+                return json.loads(json.dumps(value))
+        return value
 
     def _record(self, trial_id: int, key: str, value: Any) -> None:
         number = self.get_trial_number_from_id(trial_id)

@@ -93,15 +93,21 @@ class ReseededSampler(BaseSampler):
 class ReseededPruner:
     """Asks a pruner with every generator in it reseeded, as for a sampler.
 
+    One that may keep something between its answers is created again by `make` for each of them.
     This is not an Optuna pruner itself, since samplers check the kind of the study's pruner.
     """
 
-    def __init__(self, inner: BasePruner, seed: int) -> None:
+    def __init__(
+        self, inner: BasePruner, seed: int, make: Callable[[], BasePruner] | None = None
+    ) -> None:
         self._inner = inner
         self._seed = seed
+        self._make = make
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         """Whether to end the trial after its last reported epoch."""
+        if self._make is not None:
+            study.pruner = self._inner = self._make()
         _reseed(
             self._inner, "pruner", self._seed, "prune", trial.number, max(trial.last_step or 0, 0)
         )

@@ -20,6 +20,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.user_code import LoadError, check_keywords, keywords_of, load_class
 from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.errors import FRESH, Problem, SweeperError
+from sweeper.study.recording_storage import USER_ATTRIBUTE
 from sweeper.trial import Memory
 
 _NOT_JSON = "stores {!r}, which cannot be written to the ledger as JSON ({})"
@@ -119,7 +120,8 @@ def check_memory(config: StudyConfig, memory: Memory) -> None:
             try:
                 json.dumps(value, allow_nan=False)
             except (TypeError, ValueError) as error:
-                raise _failed(config, _own_table(config), _NOT_JSON.format(name, error)) from error
+                stored = _NOT_JSON.format(name.removeprefix(USER_ATTRIBUTE), error)
+                raise _failed(config, _own_table(config), stored) from error
 
 
 def _own_table(config: StudyConfig) -> Literal["sampler", "pruner"]:

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 import sweeper
-from sweeper.config import parse
+from sweeper.config import StudyConfig, parse
 from sweeper.config.user_code import load_class
 from sweeper.errors import StudyError, SweeperError
 from sweeper.results.events import Event, RoundStarted
 from sweeper.results.read import open_results
 from sweeper.results.status import ended_by, read_status
 from sweeper.rundir import RunDir
-from sweeper.study.ask_tell import Past
+from sweeper.study.ask_tell import Past, PastTrial
 from sweeper.study.ask_tell import Study as OptunaStudy
 from sweeper.study.limits import STOPPED, stopped_by
 from sweeper.study.user_sampler import check_memory, ended_outside, guarded
 from sweeper.sweep.verify import verify
-from sweeper.trial import LearnedTrial, Memory
+from sweeper.trial import LearnedTrial, Memory, fields_of
 from tests.command_line import STUDY, CommandLine
 from tests.in_process import study_in
 from tests.small_studies import DIGITS, bent
@@ -377,19 +377,74 @@ def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path
     text = bent(STUDY, chosen, "study.enqueue=[]", "schedule.parallel=2")
     whole, parts = (study_in(tmp_path, text, f"results.dir={tmp_path / n}") for n in "ab")
     sweeper.run(whole)
-    for _ in range(20):  # sessions of one round
+    run_by_rounds(parts)
+    assert read_status(RunDir(parts.run_dir)).stopped_by == "stopping:Stopping"
+    columns = ["trial_number", "value", "params_json"]
+    one, other = (open_results(config.run_dir).trials()[columns] for config in (whole, parts))
+    assert one.equals(other)
+
+
+def run_by_rounds(config: StudyConfig) -> None:
+    """Run a study to its end in sessions of one round."""
+    for _ in range(20):
         stop = threading.Event()
 
         def after_this_round(event: Event, stop: threading.Event = stop) -> None:
             if isinstance(event, RoundStarted):
                 stop.set()
 
-        if sweeper.run(parts, stop=stop, observer=after_this_round).state == "finished":
-            break
-    assert read_status(RunDir(parts.run_dir)).stopped_by == "stopping:Stopping"
-    columns = ["trial_number", "value", "params_json"]
+        if sweeper.run(config, stop=stop, observer=after_this_round).state == "finished":
+            return
+
+
+_REMEMBERING = """\
+from optuna.pruners import NopPruner
+from optuna.samplers import RandomSampler
+
+class Counting(NopPruner):
+    def __init__(self):
+        self._count = 0
+
+    def prune(self, study, trial):
+        self._count += 1
+        asked = study.user_attrs.get("asked", 0) + 1
+        study.set_user_attr("asked", asked)
+        return self._count > 1 or asked % 5 == 0
+
+class Noting(RandomSampler):
+    def before_trial(self, study, trial):
+        kept = {trial.number: (trial.number, 1)}
+        study.set_user_attr("kept", kept)
+        study._storage.set_trial_user_attr(trial._trial_id, "kept", kept)
+        study._storage.set_trial_system_attr(trial._trial_id, "kept", kept)
+"""
+
+
+def test_a_pruner_remembers_what_it_stores_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "remembering.py").write_text(_REMEMBERING, encoding="utf-8")
+    text = bent(STUDY, "study.pruner={name='remembering:Counting'}")
+    whole, parts = (study_in(tmp_path, text, f"results.dir={tmp_path / n}") for n in "ab")
+    sweeper.run(whole)
+    run_by_rounds(parts)
+    columns = ["trial_number", "state", "value", "params_json"]
     one, other = (open_results(config.run_dir).trials()[columns] for config in (whole, parts))
+    assert {*one["state"]} == {"COMPLETE", "PRUNED"}
     assert one.equals(other)
+
+
+def test_what_a_sampler_stores_is_read_as_after_a_resume(tmp_path: Path) -> None:
+    (tmp_path / "remembering.py").write_text(_REMEMBERING, encoding="utf-8")
+    config = study_in(tmp_path, bent(STUDY, "study.sampler={name='remembering:Noting'}"))
+    begun = OptunaStudy(config)
+    (spec,) = begun.ask(1, 0)
+    recorded = json.loads(json.dumps(fields_of(begun.take_recorded())))
+    past = PastTrial(spec, (), recorded["trials"]["0"], None, ())
+    resumed = OptunaStudy(config, Past([past], recorded["study"]))
+    for study_ in (begun._study, resumed._study):
+        (trial,) = study_.trials
+        expected = {"kept": {"0": [0, 1]}}
+        assert study_.user_attrs == trial.user_attrs == expected
+        assert trial.system_attrs["kept"] == expected["kept"]
 
 
 def test_brute_force_ends_with_the_space(tmp_path: Path) -> None:
