@@ -78,9 +78,18 @@ def written(value: Any) -> str:
         case date():
             return value.isoformat()
         case np.datetime64():
-            return str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
+            found = _datetime_of(value)
+            shortest = str(np.datetime_as_string(value, unit="auto")).replace("T", " ")
+            return shortest if found is None else written(found)
         case _:
             return str(value)
+
+
+def _datetime_of(value: np.datetime64) -> datetime | None:
+    """The `datetime` that a value equals; None if it has finer digits or is out of range."""
+    near = value.astype("datetime64[us]")
+    found = near.item()
+    return found if isinstance(found, datetime) and near == value else None
 
 
 def _written_float(value: Any) -> str:
@@ -124,9 +133,10 @@ def _single_of(value: Any) -> Decimal | None:
 def _exact_forms(value: Any) -> Iterable[Hashable]:
     """The texts that may represent a value, the likeliest first."""
     yield written(value)
-    if isinstance(value, datetime):
-        yield value.isoformat(" ")
-        yield value.isoformat()
+    moment = _datetime_of(value) if isinstance(value, np.datetime64) else value
+    if isinstance(moment, datetime):
+        yield moment.isoformat(" ")
+        yield moment.isoformat()
     elif not isinstance(value, str):
         yield str(value)
 
