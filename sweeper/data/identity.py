@@ -273,19 +273,37 @@ class NotNumbersError(ValueError):
         self.found, self.rows = found, rows
 
 
-def floats(column: Any, words: Iterable[str] = (), *, exact: bool = True) -> NDArray[np.float64]:
+def floats(
+    column: Any, words: Iterable[str] = (), *, exact: bool = True, decimal: str = "."
+) -> NDArray[np.float64]:
     """A column of numbers as floats, NaN if missing.
 
-    `words` are strings that mean a missing number; they may include a number such as -999. If
-    `exact`, integers and decimals that a float would change are refused.
+    `words` are strings that mean a missing number; they may include a number such as -999, which
+    is compared in the precision of the column. Text has this `decimal` separator. If `exact`,
+    integers and decimals that a float would change are refused.
 
     Raises:
         NotNumbersError: a value is not a number, or would change.
     """
-    texts = frozenset(words)
-    found = _floats(column, texts, exact)
-    gaps = [float(number) for word in texts if (number := number_of(word)) is not None]
-    return np.where(np.isin(found, gaps), np.nan, found) if gaps else found
+    array, texts = array_of(column), frozenset(words)
+    found = _floats(array, texts, exact, decimal)
+    gaps = numbers_among(texts, decimal)
+    if not gaps or array.dtype.kind == "b":
+        return found
+    is_gap = np.isin(found, gaps)
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            own = np.array(gaps).astype(array.dtype)
+        is_gap |= np.isin(array, own[np.isfinite(own)])
+    if array.dtype.kind == "O":  # False is not a 0 that means a gap
+        is_gap &= np.array([not isinstance(one, bool | np.bool_) for one in array.tolist()], bool)
+    return np.where(is_gap, np.nan, found)
+
+
+def numbers_among(words: Iterable[str], decimal: str = ".") -> list[float]:
+    """The numbers that are among `words`, written with a point or with this `decimal` separator."""
+    forms = sorted({form for word in words for form in (word, word.replace(decimal, "."))})
+    return [float(number) for form in forms if (number := number_of(form)) is not None]
 
 
 def floats_of_rows(
@@ -299,23 +317,22 @@ def floats_of_rows(
     Raises:
         NotNumbersError: a value is not a number, or would change.
     """
-    words = frozenset(words)
+    array, words = array_of(column), frozenset(words)
     try:
-        return floats(column, words, exact=exact)
+        return floats(array, words, exact=exact, decimal=decimal)
     except NotNumbersError:
-        texts = array_of(column)
-        if texts.dtype.kind not in "OU":
+        if array.dtype.kind not in "OU":
             raise
-        return floats(array_of(_as_numbers(texts.tolist(), words, decimal)), words, exact=exact)
+        read = _without_blanks(array.tolist(), words)
+        return floats(read, words, exact=exact, decimal=decimal)
 
 
-def _as_numbers(values: Sequence[Any], words: frozenset[str], decimal: str) -> list[Any]:
-    """The values of a CSV file, with None for blank text, booleans, and decimal points."""
+def _without_blanks(values: Sequence[Any], words: frozenset[str]) -> list[Any]:
+    """The values of a CSV file, with None for blank text; booleans if nothing else is left."""
     found = [None if _is_gap(value, words) else value for value in values]
     read = [_TRUTHS.get(value, value) if isinstance(value, str) else value for value in found]
-    if all(value is None or isinstance(value, bool | np.bool_) for value in read):
-        return read
-    return found if decimal == "." else [_with_point(value, decimal) for value in found]
+    are_booleans = all(value is None or isinstance(value, bool | np.bool_) for value in read)
+    return read if are_booleans else found
 
 
 def _is_gap(value: Any, words: frozenset[str]) -> bool:
@@ -324,16 +341,9 @@ def _is_gap(value: Any, words: frozenset[str]) -> bool:
     return is_missing(value)
 
 
-def _with_point(value: Any, decimal: str) -> Any:
-    """The value; with a decimal point if it is text with a number."""
-    if not isinstance(value, str) or "." in value:
-        return value
-    pointed = value.replace(decimal, ".")
-    return pointed if _NUMBER.fullmatch(pointed) else value
-
-
-def _floats(column: Any, texts: frozenset[str], exact: bool) -> NDArray[np.float64]:
-    array = column if isinstance(column, np.ndarray) else array_of(column)
+def _floats(
+    array: NDArray[Any], texts: frozenset[str], exact: bool, decimal: str
+) -> NDArray[np.float64]:
     kind = array.dtype.kind
     if kind in "bf":
         with np.errstate(over="ignore"):
@@ -344,7 +354,8 @@ def _floats(column: Any, texts: frozenset[str], exact: bool) -> NDArray[np.float
         if rows := [row for row in large if int(found[row]) != int(array[row])]:
             raise NotNumbersError(_changed(array[rows[0]]), rows)
         return found
-    return _each(array.tolist() if kind in "OU" else list(array), lambda v: _float(v, texts, exact))
+    values = array.tolist() if kind in "OU" else list(array)
+    return _each(values, lambda value: _float(value, texts, exact, decimal))
 
 
 def array_of(column: Any) -> NDArray[Any]:
@@ -382,7 +393,7 @@ def _each(values: Sequence[Any], of: Callable[[Any], float]) -> NDArray[np.float
     return found
 
 
-def _float(value: Any, words: frozenset[str], exact: bool) -> float:
+def _float(value: Any, words: frozenset[str], exact: bool, decimal: str) -> float:
     """One number as a float.
 
     Raises:
@@ -392,11 +403,12 @@ def _float(value: Any, words: frozenset[str], exact: bool) -> float:
         return float("nan")
     if isinstance(value, str) and value.strip().lower().lstrip("+-") in _INFINITE:
         return float(value)
-    number = Decimal(value.strip()) if _is_text(value) and _NUMBER.fullmatch(value) else value
+    number = _number_in(value, decimal) if isinstance(value, str) else value
     if isinstance(number, float | np.floating | bool | np.bool_):
         return float(number)
     if not isinstance(number, int | np.integer | Decimal | Fraction):
-        raise ValueError(f"{value!r} is not a number")
+        how = "" if decimal == "." else f" with the decimal separator {decimal!r}"
+        raise ValueError(f"{value!r} is not a number{how if isinstance(value, str) else ''}")
     try:
         nearest = float(number)
     except OverflowError:
@@ -405,6 +417,15 @@ def _float(value: Any, words: frozenset[str], exact: bool) -> float:
     if exact and not is_read and not is_exact(number, nearest):
         raise ValueError(_changed(value))
     return nearest
+
+
+def _number_in(text: str, decimal: str) -> Decimal | None:
+    """The number that a text spells with this decimal separator; None if it spells none."""
+    if decimal != ".":
+        if "." in text:  # it may separate thousands
+            return None
+        text = text.replace(decimal, ".")
+    return Decimal(text.strip()) if _NUMBER.fullmatch(text) else None
 
 
 def is_exact(number: Any, nearest: float) -> bool:

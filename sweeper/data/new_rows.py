@@ -172,7 +172,7 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
     for name in transform.numbers:
         # pandas leaves a column as it is written if any cell is text
         if name in frame and isinstance(frame[name].dtype, pd.StringDtype):
-            changed[name] = _with_decimal_points(file, frame[name], transform.decimal)
+            changed[name] = _with_decimals(file, frame[name], transform.decimal)
     return frame.assign(**changed)
 
 
@@ -188,23 +188,22 @@ def _refuse_commas(file: CsvFile, texts: pd.Series[Any], of_study: str) -> None:
         raise UnfitTableError(found, "write numbers without a separator of thousands")
 
 
-def _with_decimal_points(file: CsvFile, texts: pd.Series[Any], of_study: str) -> pd.Series[Any]:
-    """Numbers among text with decimal points; other text stays as it is.
+def _with_decimals(file: CsvFile, texts: pd.Series[Any], of_study: str) -> pd.Series[Any]:
+    """Numbers among text with the decimal separator of the study; other text stays as it is.
 
     Raises:
         UnfitTableError: numbers have points though decimals are commas: 1.234 may be 1234.
     """
     decimal = file.dialect.decimal
+    are_numbers = ~strays(texts, decimal) & texts.notna()
     if decimal == ".":
         _refuse_commas(file, texts, of_study)
-        return texts
-    are_numbers = ~strays(texts, decimal) & texts.notna()
-    if (dotted := texts[are_numbers & texts.str.contains(".", regex=False)]).size:
+    elif (dotted := texts[are_numbers & texts.str.contains(".", regex=False)]).size:
         likely = likely_dialect(file.path)
         found = f"has {dotted.iloc[0]!r} in column '{texts.name}', though decimals are {decimal!r}"
         hint = "write numbers without a separator of thousands"
         raise UnfitTableError(found, hint, likely if likely.decimal != decimal else None)
-    return texts.where(~are_numbers, texts.str.replace(decimal, ".", regex=False))
+    return texts.where(~are_numbers, texts.str.replace(decimal, of_study, regex=False))
 
 
 def _with_points(texts: pd.Series[Any], values: Sequence[Any], decimal: str) -> pd.Series[Any]:

@@ -8,7 +8,7 @@ Numbers are double precision until the network: a table's own numbers, not round
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from sweeper.data.identity import UNKNOWN, KnownValues, is_missing, number_of, written
+from sweeper.data.identity import (
+    UNKNOWN,
+    KnownValues,
+    is_missing,
+    number_of,
+    numbers_among,
+    written,
+)
 from sweeper.data.transform import (
     BEYOND,
     DEVIATE,
@@ -92,18 +99,23 @@ class Graph:
 
 
 def write_features(
-    graph: Graph, transform: Transform, numbers: str | None, categories: Mapping[str, str]
+    graph: Graph,
+    transform: Transform,
+    numbers: str | None,
+    categories: Mapping[str, str],
+    booleans: Collection[str] = (),
 ) -> tuple[str, str]:
     """Write how raw columns become features in double precision, shaped (rows, features).
 
     `numbers` names an array of all numbers, None if there are none, and `categories` the text of
-    each category, shaped (rows, 1). Also returns which rows, shaped (rows, 1), have numbers that
-    the model cannot use: missing ones that are not filled, or infinite ones.
+    each category, shaped (rows, 1). No number in the columns `booleans` means a gap. Also returns
+    which rows, shaped (rows, 1), have numbers that the model cannot use: missing ones that are not
+    filled, or infinite ones.
     """
     parts: list[str] = []
     unfit = graph.constant([[False]], np.bool_)
     if numbers is not None:
-        x = _filled(graph, transform, numbers)
+        x = _filled(graph, transform, numbers, booleans)
         scaled = _scaled(graph, x, transform.scaling)
         parts.append(scaled)
         unfit = _unfit(graph, x, scaled)
@@ -112,12 +124,16 @@ def write_features(
     return graph.joined(parts), unfit
 
 
-def _filled(graph: Graph, transform: Transform, x: str) -> str:
-    """Numbers with gaps filled, and numbers that mean a gap among them."""
+def _filled(graph: Graph, transform: Transform, x: str, booleans: Collection[str]) -> str:
+    """Numbers with gaps filled, and numbers that mean a gap among them, but not in `booleans`."""
     nan = graph.constant(np.nan)
-    found = (number_of(word) for word in transform.words)
-    for gap in {float(number) for number in found if number is not None}:
-        x = graph.add("Where", graph.add("Equal", x, graph.constant(gap)), nan, x)
+    gaps = numbers_among(transform.words, transform.decimal)
+    with np.errstate(over="ignore"):
+        gaps = {*gaps, *np.array(gaps, np.float32).astype(float).tolist()}
+    may_be_gap = graph.constant([[name not in booleans for name in transform.numbers]], np.bool_)
+    for gap in sorted(gap for gap in gaps if np.isfinite(gap)):
+        is_gap = graph.add("And", graph.add("Equal", x, graph.constant(gap)), may_be_gap)
+        x = graph.add("Where", is_gap, nan, x)
     if not transform.fills:
         return x
     return graph.add("Where", graph.add("IsNaN", x), graph.constant([transform.fills]), x)

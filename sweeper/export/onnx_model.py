@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, compose, helper
 
 from sweeper.config.user_errors import RAISED, describe_error
+from sweeper.data.columns import holds_booleans
 from sweeper.data.identity import floats_of_rows, values_of
 from sweeper.data.transform import Transform
 from sweeper.errors import Problem, StudyError
@@ -54,8 +55,10 @@ def write_onnx(saved: SavedModel, directory: Path, samples: Sequence[Any]) -> Ch
         StudyError: it cannot be converted.
         SetupError: the file does not predict what the model does.
     """
+    frames = [rows for rows in samples if hasattr(rows, "iloc")]
+    booleans = {str(n) for rows in frames for n in rows if holds_booleans(rows[n])}
     try:
-        model = onnx_model(saved)
+        model = onnx_model(saved, booleans)
         onnx.checker.check_model(model, full_check=True)
         content = model.SerializeToString()
         session = _session(content)
@@ -70,8 +73,10 @@ def write_onnx(saved: SavedModel, directory: Path, samples: Sequence[Any]) -> Ch
     return Checked(n_rows, difference, _use(saved, model), of_classes)
 
 
-def onnx_model(saved: SavedModel) -> onnx.ModelProto:
+def onnx_model(saved: SavedModel, booleans: Collection[str] = ()) -> onnx.ModelProto:
     """The ONNX model of a saved model: from raw columns to predictions.
+
+    In the columns `booleans`, a number that means a gap is False or True.
 
     Raises:
         StudyError: it does not make one prediction for each row.
@@ -80,7 +85,7 @@ def onnx_model(saved: SavedModel) -> onnx.ModelProto:
     graph, transform = Graph(_OWN), Transform.of_record(saved.info)
     matrix = matrix_name(saved.info)
     numbers, categories = _columns(graph, transform, matrix)
-    features, unfit = write_features(graph, transform, numbers, categories)
+    features, unfit = write_features(graph, transform, numbers, categories, booleans)
     x = _in_precision(graph, saved, features)
     network = _network(saved)
     before = len(graph.nodes)

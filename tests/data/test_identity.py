@@ -23,6 +23,7 @@ from sweeper.data.identity import (
     KnownValues,
     NotNumbersError,
     floats,
+    floats_of_rows,
     in_order,
     is_missing,
     values_of,
@@ -584,7 +585,8 @@ def test_codes_in_directory_names_stay_distinct(make_study: MakeStudy, tmp_path:
         (".", ["0.5", "", " ", "NA"], [0.5, 0, 0, 0]),
         (".", ["True", "", "False", "NA"], [1, 0, 0, 0]),
         (",", ["1,3", "", "-2", ",5e1"], [1.3, 0, -2, 5]),
-        (",", ["1.3", "1,3", "2", ""], [1.3, 1.3, 2, 0]),
+        (",", ["1.3", "1,3", "2", ""], None),
+        (",", ["1.250", "", "", ""], None),
         (".", ["1,3", "1", "", ""], None),
         (".", ["True", "1", "", ""], None),
         (",", ["1.234,5", "1", "", ""], None),
@@ -603,3 +605,29 @@ def test_text_in_a_column_of_numbers_is_read_as_in_a_csv_file(
             assert learnt.of(table)[:, 0].tolist() == numbers
     if numbers is not None and decimal == ".":
         assert replace(LEARNT, words=("NA",)).of(rows)[:, 0].tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "decimal", "expected"),
+    [
+        ([True, False, None], "0", ".", [1, 0, None]),
+        (np.array([True, False]), "0", ".", [1, 0]),
+        (np.array([True, False], object), "1", ".", [1, 0]),
+        (["True", "False", "0"], "0", ".", [1, 0, None]),
+        ([0, 1, 0.5], "0", ".", [None, 1, 0.5]),
+        (np.array([0, 1]), "1", ".", [0, None]),
+        (np.array([-99.9, 1.5], np.float32), "-99.9", ".", [None, 1.5]),
+        (np.array([-99.9, 1.5], np.float16), "-99.9", ".", [None, 1.5]),
+        (np.array([-np.inf, 1.5], np.float16), "-1e6", ".", [-np.inf, 1.5]),
+        (np.array([-9.9, 1.5]), "-9,9", ",", [None, 1.5]),
+        (["-9,90", "1,5"], "-9,9", ",", [None, 1.5]),
+        (np.array([-9.9, 1.5]), "-9.9", ",", [None, 1.5]),
+        (np.array([]), "0", ".", []),
+        ([], "0", ".", []),
+    ],
+)
+def test_a_number_that_means_a_gap_is_one_in_any_type_and_precision(
+    column: Any, word: str, decimal: str, expected: list[float | None]
+) -> None:
+    found = floats_of_rows(column, ["", word], decimal=decimal)
+    np.testing.assert_array_equal(found, np.array(expected, float))

@@ -14,7 +14,7 @@ from sweeper.data.csv_file import Dialect
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.prepare import prepare
 from sweeper.data.transform import Transform
-from sweeper.errors import DataError
+from sweeper.errors import DataError, UnfitRowsError
 
 ROWS = np.random.default_rng(0).normal(size=(20, 3))
 FEATURES = 'source = "npz"\npath = "rows.npz"\nx = "features"\n'
@@ -113,7 +113,7 @@ def of_commas(make_study) -> Transform:
     table = pd.DataFrame(ROWS, columns=[*"xyz"]).assign(t=ROWS[:, 0])
     text = table.to_csv(index=False, sep=";", decimal=",")
     study = make_study(CSV + 'separator = ";"\ndecimal = ","\n', text, loss="mse")
-    return Transform.from_dict(prepare(study).transform)
+    return Transform.from_dict(prepare(study).transform, decimal=",")
 
 
 def test_a_text_among_decimal_commas_is_the_only_cell_that_is_refused(
@@ -121,7 +121,9 @@ def test_a_text_among_decimal_commas_is_the_only_cell_that_is_refused(
 ) -> None:
     (tmp_path / "new.csv").write_text("x;y;z\n1,5;2,5;3,5\n1,5;heavy;3,5\n1,5;2,25;3,5\n")
     found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
-    assert found.frame["y"].tolist() == ["2.5", "heavy", "2.25"]
+    assert found.frame["y"].tolist() == ["2,5", "heavy", "2,25"]
+    with pytest.raises(UnfitRowsError, match="column 'y' has non-numbers in 1 row: 'heavy'"):
+        of_commas.of(found.frame)
 
 
 def test_points_among_decimal_commas_are_refused(of_commas: Transform, tmp_path: Path) -> None:
@@ -134,6 +136,9 @@ def test_a_file_with_decimal_points_is_read_with_them(of_commas: Transform, tmp_
     (tmp_path / "new.csv").write_text("x;y;z\n1.5;2.5;3.5\n1.5;1.25;3.5\n")
     found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
     assert found.frame["y"].tolist() == [2.5, 1.25]
+    (tmp_path / "new.csv").write_text("x;y;z\n1.5;2.5;3.5\n1.5; ;3.5\n")
+    found = read_rows(tmp_path / "new.csv", of_commas, {"t"}, (), Dialect(";", ","))
+    assert found.frame["y"].tolist() == ["2,5", " "]
 
 
 @pytest.mark.parametrize(

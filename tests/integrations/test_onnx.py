@@ -235,6 +235,22 @@ def test_every_way_to_prepare_rows_is_in_the_file(
     )
 
 
+def test_a_number_that_means_a_gap_leaves_booleans_unchanged(tmp_path: Path) -> None:
+    ROWS[["area", "year", "lift", "price"]].fillna(0.0).to_csv(tmp_path / "homes.csv", index=False)
+    data = f"data.path={tmp_path / 'homes.csv'}", "data.source=csv", 'data.missing_values=["", "0"]'
+    trained(study_in(tmp_path, HOMES, *data, "data.categorical_columns=[]", *PLR))
+    export(tmp_path / "run", None, 0, tmp_path / "own")
+    export_as("onnx", tmp_path / "run", None, 0, tmp_path / "model")
+    new = NEW[["area", "year", "lift"]].fillna(0.0)
+    new.to_parquet(tmp_path / "model" / "new.parquet")
+
+    found = run_alone(tmp_path / "model", code_of_card(tmp_path / "model"), "prediction")
+
+    own = of_sweeper(tmp_path / "own", tmp_path / "model" / "new.parquet")
+    np.testing.assert_allclose(found[:, 0], own["price"], rtol=1e-5)
+    assert np.unique(sweeper.load(tmp_path / "own").features(new)[:, 2]).size == 2
+
+
 def test_rows_without_names_are_one_array(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(80, 2, 3)).astype(np.float32)
