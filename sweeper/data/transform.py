@@ -313,11 +313,24 @@ class Transform:
         """The columns `numbers` of `rows` as `of` returns them, shaped (rows, numbers)."""
         return self._numbers(self._columns(rows), precision).astype(precision)
 
+    def gaps(self, rows: Any) -> dict[str, NDArray[np.bool_]]:
+        """Which of the `rows` have a gap that is filled, for each column in which gaps are."""
+        columns = self._columns(rows)
+        numbers = self.numbers if self.fills else ()
+        found = {name: np.isnan(self._number(name, columns[name])) for name in numbers}
+        for one in self.categories:
+            if one.fill is not None:
+                found[one.name] = self._known(one).places(values_of(columns[one.name]))[1]
+        return found
+
+    def _known(self, one: Category) -> KnownValues:
+        return KnownValues(one.values, one.fill, self.words, lenient=self.edition == 1)
+
     def _places(self, columns: Mapping[str, Any], doubt: Doubt) -> NDArray[np.float64]:
         every: list[tuple[Category, NDArray[np.int64]]] = []
         for one in self.categories:
             values = values_of(columns[one.name])
-            known = KnownValues(one.values, one.fill, self.words, lenient=self.edition == 1)
+            known = self._known(one)
             places, gone = known.places(values)
             every.append((one, places))
             _check_known(one, known, values, places, gone, doubt)

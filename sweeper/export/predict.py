@@ -155,26 +155,32 @@ def _notes_on_numbers(
 
     Each message has the rows that it is about; those of filled gaps have none.
     """
-    names = [*(transform.numbers if transform.fills else ())]
-    names += [one.name for one in transform.categories if one.fill is not None]
-    gaps = {name: int(found.frame[name].isna().sum()) for name in names}
-    if filled := [f"{count} of '{name}'" for name, count in gaps.items() if count]:
+    gaps = transform.gaps(found.frame)
+    counts = {name: int(are_gaps.sum()) for name, are_gaps in gaps.items()}
+    if filled := [f"{count} of '{name}'" for name, count in counts.items() if count]:
         yield f"missing values are filled as in training: {listed(filled)}", ()
     if transform.numbers and "ranges" in data:  # models of earlier versions do not have them
-        beyond = sorted(_beyond(found, transform, data), reverse=True)
+        beyond = sorted(_beyond(found, transform, data, gaps), reverse=True)
         yield from ((note, rows) for _, note, rows in beyond[:_COLUMNS_SHOWN])
         if more := len(beyond[_COLUMNS_SHOWN:]):
             yield f"{counted(more, 'more column')} beyond the training range", ()
 
 
 def _beyond(
-    found: NewRows, transform: Transform, data: Mapping[str, Any]
+    found: NewRows,
+    transform: Transform,
+    data: Mapping[str, Any],
+    gaps: Mapping[str, NDArray[np.bool_]],
 ) -> Iterator[tuple[float, str, list[int]]]:
-    """For each column with numbers beyond the training range, how far, a message, and the rows."""
+    """For each column with numbers beyond the training range, how far, a message, and the rows.
+
+    `gaps` are rows whose number was filled, by column.
+    """
     x = transform.scaled_numbers(found.frame, data["spec"]["dtype"])
     low, high = (np.array(data["ranges"][end], x.dtype) for end in ("low", "high"))
     distance = np.maximum(low - x, x - high)
-    distance[found.frame[[*transform.numbers]].isna().to_numpy()] = 0
+    if transform.fills:
+        distance[np.stack([gaps[name] for name in transform.numbers], axis=1)] = 0
     ends = np.array([low, high], np.float64)
     ends = ends if transform.scaling is None else transform.scaling.undo(ends)
     ends[np.abs(ends) < _ROUNDING * np.ptp(ends, axis=0)] = 0

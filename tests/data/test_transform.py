@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sweeper.data.prepare import prepare
-from sweeper.data.transform import Transform
+from sweeper.data.transform import Category, Transform
 from sweeper.errors import UnfitRowsError
 from tests.data.conftest import MakeStudy
 from tests.data.test_encoding import CSV, DROP, FRAME, PARTS, TABLE, x_of
@@ -98,3 +98,30 @@ def test_rows_that_do_not_fit_are_refused(
         learnt.of(rows)
 
     assert message in str(refusal.value)
+
+
+def test_gaps_are_those_that_are_filled() -> None:
+    learnt = Transform(
+        columns=("size", "colour", "month"),
+        numbers=("size",),
+        fills=(0.0,),
+        scaling=None,
+        categories=(Category("colour", ("blue", "red"), "red"), Category("month", (1, 2, None))),
+        one_hot=True,
+        place_scaling=None,
+        classes=(),
+        edition=6,
+        words=("", "NA", "-999"),
+    )
+    rows = pd.DataFrame(
+        {
+            "size": ["1.5", "  ", "-999", "NA", ""],
+            "colour": ["red", "NA", None, "green", "blue"],
+            "month": [1, None, 2, 2, 2],
+        }
+    )
+    found = {name: gaps.tolist() for name, gaps in learnt.gaps(rows).items()}
+    assert found == {
+        "size": [False, True, True, True, True],
+        "colour": [False, True, True, False, False],
+    }

@@ -234,12 +234,13 @@ def test_filled_gaps_and_numbers_beyond_the_training_range_are_named(
     x = raw.frame["x"].iloc[split_rows(config, raw).train]
     predict(str(x.min()), str(x.max()), "0.5")
     assert told == []
-    lines = predict("", "999999", "-3.5")
-    assert told == [
-        "new.csv: missing values are filled as in training: 1 of 'x'",
-        "new.csv: column 'x': 2 rows beyond the training range, "
-        f"{number(x.min())} to {number(x.max())}, such as 999999 (lines 3, 4)",
-    ]
+    for blank in ("", "  "):
+        lines = predict(blank, "999999", "-3.5")
+        assert told == [
+            "new.csv: missing values are filled as in training: 1 of 'x'",
+            "new.csv: column 'x': 2 rows beyond the training range, "
+            f"{number(x.min())} to {number(x.max())}, such as 999999 (lines 3, 4)",
+        ]
     assert all(len(field) <= 12 for line in lines[1:] for field in line.split(",")[1:])
 
 
