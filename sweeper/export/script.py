@@ -469,8 +469,9 @@ def features(rows):
             what = "infinite" if DATA["fills"] else "missing or infinite"
             raise ValueError(f"a number is {{what}}")
         with np.errstate(over="ignore"):
+            is_fit = np.isfinite(x.astype(DATA["dtype"])).all()
             x = scaled(x, DATA["scaling"]).astype(DATA["dtype"])
-        if not np.isfinite(x).all():
+        if not (is_fit and np.isfinite(x).all()):
             raise ValueError(f"a number is too large for {{DATA['dtype']}}")
         if DATA["ranges"]:
             low, high = (np.array(DATA["ranges"][end], DATA["dtype"]) for end in ("low", "high"))
