@@ -180,12 +180,17 @@ def _refuse_commas(file: CsvFile, texts: pd.Series[Any], of_study: str) -> None:
     """Refuse 1,234 in a file with decimal points, which would be 1.234 in that of the study.
 
     Raises:
-        UnfitTableError: there is such text.
+        UnfitTableError: there is such text, or commas are probably the decimals of the file.
     """
-    others = texts[texts.str.contains(of_study, regex=False, na=False) & strays(texts)]
-    if of_study != "." and others.size:
+    others = texts[texts.str.contains(",", regex=False, na=False) & strays(texts)]
+    if not others.size:
+        return
+    likely = likely_dialect(file.path)
+    is_likely = likely.decimal == ","
+    if is_likely or of_study == ",":
         found = f"has {others.iloc[0]!r} in column '{texts.name}', though decimals are '.'"
-        raise UnfitTableError(found, "write numbers without a separator of thousands")
+        hint = "write numbers without a separator of thousands"
+        raise UnfitTableError(found, hint, likely if is_likely else None)
 
 
 def _with_decimals(file: CsvFile, texts: pd.Series[Any], of_study: str) -> pd.Series[Any]:

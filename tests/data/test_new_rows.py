@@ -165,6 +165,22 @@ def test_words_mean_missing_values_as_in_the_study(
     assert float(other) == 2.5
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_file_with_decimal_commas_is_read_with_them(
+    separator: str, transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    def read(text: str) -> NewRows:
+        (tmp_path / "new.csv").write_text(text.replace(";", separator))
+        return read_rows(tmp_path / "new.csv", transforms["csv"], {"t"}, (), Dialect(separator))
+
+    found = read("x;y;z\n1,5;2,5;3,5\n1,5;1,25;3\n")
+    assert found.frame["y"].tolist() == [2.5, 1.25]
+    assert found.table.csv is not None
+    assert found.table.csv.dialect == Dialect(separator, ",")
+    assert read("x;y;z\n1,5;2,5;3\n1,5;heavy;3\n").frame["y"].tolist() == ["2.5", "heavy"]
+    assert read("x;y;z\n1.5;big, red;3\n").frame["y"].tolist() == ["big, red"]
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy", ".npz"])
 def test_a_pointer_of_git_lfs_is_named(
     suffix: str, transforms: Mapping[str, Transform], tmp_path: Path
