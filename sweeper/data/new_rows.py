@@ -226,16 +226,28 @@ def _are_any_of(texts: pd.Series[Any], words: Collection[str]) -> pd.Series[bool
 
 
 def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.DataFrame:
-    """The rows of the files, with wanted columns that only directory names contain."""
+    """The rows of the files, with wanted columns of directory names.
+
+    A directory that contains all files only has a column that the files lack. If `ALL` are kept,
+    these are also those of the directories below `path`.
+    """
     paths = files_here(path, ".parquet")
     if not paths:
         raise FileNotFoundError("no such file")
-    of_directories = partitions_of([path.resolve() for path in paths]).items()
     columns = {*transform.columns, *keep}
+    if ALL in keep:
+        columns |= {*partitions_of(paths, [_base_of(path)])}
+    of_directories = partitions_of([path.resolve() for path in paths]).items()
     wanted = {name: values for name, values in of_directories if name in columns}
+    of_all = {name for name, values in wanted.items() if len({*values}) == 1}
     texts = [one.name for one in transform.categories]
-    frame = parquet_table(paths, partitions=wanted, texts=texts)
+    frame = parquet_table(paths, partitions=wanted, texts=texts, preferred=of_all)
     return with_integers(frame, paths, frame.columns if ALL in keep else keep)
+
+
+def _base_of(path: Path) -> Path:
+    """The directory in which a directory or pattern of files begins."""
+    return next(one for one in (path, *path.parents) if one.is_dir())
 
 
 def _arrays(path: Path, columns: Collection[str], keep: Collection[str]) -> pd.DataFrame:

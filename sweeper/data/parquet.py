@@ -110,18 +110,21 @@ def parquet_table(
     wanted: Collection[str] = (),
     partitions: Partitions | None = None,
     texts: Collection[str] = (),
+    preferred: Collection[str] = (),
 ) -> pd.DataFrame:
     """The rows of all files, numbered from 0, with the columns `partitions`.
 
     An index level is a column only if it is `wanted`. Partition columns in `texts` stay text; the
-    others are numbers if all their values are.
+    others are numbers if all their values are. In `preferred` columns, values in the files may
+    differ from the names of the directories.
 
     Raises:
         UnfitTableError: a file cannot be read, or their columns differ.
     """
     _check_size(paths)
     frames = [with_index(_read(path), wanted) for path in paths]
-    _check_partitions(paths, frames, partitions or {})
+    checked = {name: of for name, of in (partitions or {}).items() if name not in preferred}
+    _check_partitions(paths, frames, checked)
     for path, frame in zip(paths, frames, strict=True):
         _check_columns(paths[0], frames[0], path, frame)
     files = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])

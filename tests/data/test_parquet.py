@@ -211,6 +211,39 @@ def test_a_column_that_contradicts_its_directory_is_refused(make_study, partitio
     assert note == (f"all rows come from year={year}, but column 'year' has 1999; the column wins")
 
 
+def test_a_column_of_the_files_is_preferred_to_a_directory_of_all(
+    make_study, tmp_path: Path
+) -> None:
+    path = tmp_path / "size=9" / "year=2024"
+    path.mkdir(parents=True)
+    ROWS.to_parquet(path / "rows.parquet")
+    data = prepared(make_study, "size=9/year=2024/rows.parquet")
+    assert [note.partition(", but ")[2] for note in data.notes] == [
+        "column 'size' has 0; the column wins",
+        "column 'year' has 2023; the column wins",
+    ]
+    transform = Transform.from_dict(data.transform)
+    for table in (path / "rows.parquet", path, path.parent):
+        found = read_rows(table, transform, {"price"}).frame
+        pd.testing.assert_frame_equal(found, ROWS[["year", "size"]])
+    ROWS.drop(columns="size").to_parquet(path / "rows.parquet")
+    assert read_rows(path, transform, {"price"}).frame["size"].tolist() == [9] * len(ROWS)
+
+
+def test_all_columns_include_those_of_directories_below_the_path(
+    make_study, partitioned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ROWS.drop(columns="year").to_parquet(partitioned.parent / "flat.parquet")
+    transform = Transform.from_dict(prepared(make_study, "flat.parquet").transform)
+    monkeypatch.chdir(partitioned.parent)
+    for path in (partitioned, partitioned / "year=*" / "*.parquet", Path("rows"), Path("r*/*/*")):
+        kept = read_rows(path, transform, {"price"}, keep=["all"]).kept
+        assert [*kept] == ["size", "price", "year"]
+        assert kept["year"].tolist() == sorted(ROWS["year"])
+    (file,) = (partitioned / "year=2024").iterdir()
+    assert [*read_rows(file, transform, {"price"}, keep=["all"]).kept] == ["size", "price"]
+
+
 @pytest.mark.parametrize(
     ("values", "directory", "others"),
     [
