@@ -358,6 +358,37 @@ def _floats(
     return _each(values, lambda value: _float(value, texts, exact, decimal))
 
 
+def with_known(column: NDArray[np.float64], known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A column, with the training rows' own numbers for those in another precision.
+
+    `known` are sorted quantiles of the training rows. At some of them ranks jump, but 0.1 in single
+    precision is 0.100000001: a number just above or below the jump.
+    """
+    of, of_single = jumps_of(known)
+    if not len(of):
+        return column
+    with np.errstate(over="ignore"):
+        single = column.astype(np.float32)
+    place = np.searchsorted(of_single, single).clip(max=len(of) - 1)
+    is_other = (single == column) | (of[place] == single)
+    return np.where(is_other & (of_single[place] == single), of[place], column)
+
+
+def jumps_of(known: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+    """Quantiles at which ranks jump, and the same in single precision if that is another number.
+
+    They are the ends, and numbers that several quantiles share. Integers, numbers such as 0.5 and
+    those that single precision cannot distinguish are left out.
+    """
+    of = np.unique(np.r_[known[0], known[-1], known[1:][known[1:] == known[:-1]]])
+    with np.errstate(over="ignore"):
+        single = of.astype(np.float32)
+    is_changed = single.astype(str).astype(np.float64) != single
+    is_alone = ~np.isin(single, single[1:][single[1:] == single[:-1]])
+    kept = is_changed & is_alone & (single != np.floor(single))
+    return of[kept], single[kept]
+
+
 def array_of(column: Any) -> NDArray[Any]:
     """The column as an array; list elements keep their types, which NumPy would unify."""
     if isinstance(column, list | tuple):

@@ -22,6 +22,7 @@ from sweeper.data.identity import (
     NotNumbersError,
     floats_of_rows,
     values_of,
+    with_known,
     written,
 )
 from sweeper.errors import UnfitRowsError, counted
@@ -32,6 +33,8 @@ MISSING = -2
 # the largest number that scaling by quantiles gives training rows, the normal deviate of a rank of
 # 1 - 1e-7, and the one of numbers beyond them
 DEVIATE, BEYOND = 5.199337582187471, 5.2
+# numbers are beyond the training range by this share of it at least; less may come from rounding
+LEAST_BEYOND = 1e-5
 _TAKEN = "; it is taken as none of the known categories"
 _SHOWN = 5  # columns or values to list in a message
 
@@ -84,6 +87,11 @@ class Quantiles:
             scaled[column < known[0], place] = -BEYOND
             scaled[column > known[-1], place] = BEYOND
         return scaled
+
+    def with_known(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """New columns `x`, with the training rows' own numbers for those in another precision."""
+        pairs = zip(x.T, map(np.array, self.quantiles), strict=True)
+        return np.stack([with_known(*pair) for pair in pairs], axis=1)
 
     def undo(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """The columns that scaling turned into `x`, between the smallest and largest quantile."""
@@ -277,6 +285,8 @@ class Transform:
         x = np.stack([self._number(name, columns[name]) for name in self.numbers], axis=1)
         if self.fills:
             x = np.where(np.isnan(x), np.array(self.fills), x)
+        if isinstance(self.scaling, Quantiles):
+            x = self.scaling.with_known(x)
         for name, column in zip(self.numbers, x.T, strict=True):
             if not np.isfinite(column).all():
                 rows = np.flatnonzero(~np.isfinite(column)).tolist()

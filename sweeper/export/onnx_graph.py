@@ -20,6 +20,7 @@ from sweeper.data.identity import (
     UNKNOWN,
     KnownValues,
     is_missing,
+    jumps_of,
     number_of,
     numbers_among,
     written,
@@ -154,11 +155,31 @@ def _scaled(graph: Graph, x: str, by: Scaling | Quantiles | None) -> str:
     if by is None:
         return x
     if isinstance(by, Quantiles):
-        return _deviates(graph, x, np.array(by.quantiles))
+        known = np.array(by.quantiles)
+        return _deviates(graph, _with_known(graph, x, known), known)
     scale, shift = graph.constant([by.scale]), graph.constant([by.shift])
     if by.to_range:
         return graph.add("Add", graph.add("Mul", x, scale), shift)
     return graph.add("Div", graph.add("Sub", x, shift), scale)
+
+
+def _with_known(graph: Graph, x: str, known: NDArray[np.float64]) -> str:
+    """Numbers as `identity.with_known` returns them, for quantiles shaped (columns, quantiles)."""
+    jumps = [jumps_of(of) for of in known]
+    most = max(len(of) for of, _ in jumps)
+    if not most:
+        return x
+    # infinite ones, which no number equals, fill up the columns that have fewer
+    of, of_single = np.full((2, len(jumps), most), np.inf)
+    for place, (own, own_single) in enumerate(jumps):
+        of[place, : len(own)], of_single[place, : len(own)] = own, own_single
+    single = _double(graph, graph.add("Cast", x, to=TensorProto.FLOAT))
+    last = graph.constant(most - 1, np.int64)
+    place = graph.add("Min", _place(graph, single, of_single, "Less"), last)
+    near, near_single = (_element(graph, each, place) for each in (of, of_single))
+    is_single = graph.add("Or", *(graph.add("Equal", single, each) for each in (x, near)))
+    is_same = graph.add("And", is_single, graph.add("Equal", single, near_single))
+    return graph.add("Where", is_same, near, x)
 
 
 def _deviates(graph: Graph, x: str, known: NDArray[np.float64]) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sweeper.data.csv_file import USUAL, Dialect, format_settings
 from sweeper.data.identity import written
 from sweeper.data.new_rows import NewRows, read_rows
-from sweeper.data.transform import Transform
+from sweeper.data.transform import LEAST_BEYOND, Transform
 from sweeper.errors import (
     DataError,
     Problem,
@@ -179,6 +179,7 @@ def _beyond(
     x = transform.scaled_numbers(found.frame, data["spec"]["dtype"])
     low, high = (np.array(data["ranges"][end], x.dtype) for end in ("low", "high"))
     distance = np.maximum(low - x, x - high)
+    distance[distance <= LEAST_BEYOND * (high - low)] = 0
     if transform.fills:
         distance[np.stack([gaps[name] for name in transform.numbers], axis=1)] = 0
     ends = np.array([low, high], np.float64)

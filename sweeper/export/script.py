@@ -21,7 +21,7 @@ from sweeper.config.main_module import MAIN_FILE
 from sweeper.config.main_source import MAIN
 from sweeper.config.model import PartsTable
 from sweeper.config.rules import inputs_of
-from sweeper.data.transform import BEYOND, DEVIATE, MISSING, Transform
+from sweeper.data.transform import BEYOND, DEVIATE, LEAST_BEYOND, MISSING, Transform
 from sweeper.errors import listed
 from sweeper.models.adapters import Adapted
 from sweeper.models.encoding import PiecewiseLinear
@@ -418,6 +418,7 @@ _AS_NONE = '"which no training row had; they are taken as none of the known cate
 _TAKEN = "; they are taken as none of the known categories"
 _RANKED = f"""\
 def deviate(column, known):
+    column = with_known(column, known)
     steps = np.linspace(0, 1, len(known))
     first = -np.interp(-column, -known[::-1], -steps[::-1])
     rank = 0.5 * (first + np.interp(column, known, steps))
@@ -475,7 +476,9 @@ def features(rows):
             raise ValueError(f"a number is too large for {{DATA['dtype']}}")
         if DATA["ranges"]:
             low, high = (np.array(DATA["ranges"][end], DATA["dtype"]) for end in ("low", "high"))
-            warn_of("numbers beyond the training range", ((x < low) | (x > high)) & ~gaps)
+            least = {LEAST_BEYOND} * (high - low)  # less may come from rounding
+            is_beyond = np.maximum(low - x, x - high) > least
+            warn_of("numbers beyond the training range", is_beyond & ~gaps)
         parts.append(x)
     encoded = []
     for one in DATA["categories"]:

@@ -27,6 +27,7 @@ from sweeper.data.identity import (
     in_order,
     is_missing,
     values_of,
+    with_known,
     written,
 )
 from sweeper.data.prepare import prepare
@@ -631,3 +632,29 @@ def test_a_number_that_means_a_gap_is_one_in_any_type_and_precision(
 ) -> None:
     found = floats_of_rows(column, ["", word], decimal=decimal)
     np.testing.assert_array_equal(found, np.array(expected, float))
+
+
+SINGLE = np.array([0.1, 0.3, 0.5, 0.6], np.float32).astype(float)
+DOUBLE = np.array([0.1, 0.3, 0.5, 0.6])
+NEAR = float(np.nextafter(0.3, 1))
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "expected"),
+    [
+        (np.repeat(DOUBLE, 2), SINGLE, DOUBLE),
+        (np.repeat(SINGLE, 2), DOUBLE, SINGLE),
+        (DOUBLE, SINGLE, [0.1, *SINGLE[1:3], 0.6]),  # only at the ends do ranks jump
+        (DOUBLE[:1], SINGLE, [0.1, *SINGLE[1:]]),
+        (np.repeat(DOUBLE, 2), [0.2, NEAR, 0.5 + 1e-9, 7, -np.inf], None),
+        (np.repeat(SINGLE, 2), [0.2, 0.5 + 1e-9, 0.6 + 1e-7], None),
+        ([0.3, 0.3, NEAR, NEAR], SINGLE[1:2], None),
+        ([2**24 + 1, 2**24 + 1, 1e300], [2**24, 2**24 + 1, 2**24 + 2], None),
+        ([2**24, 2**24], [2**24 + 1], None),
+    ],
+)
+def test_numbers_in_another_precision_are_those_of_training(
+    known: Any, new: Any, expected: Any
+) -> None:
+    found = with_known(np.array(new, float), np.array(known, float))
+    np.testing.assert_array_equal(found, new if expected is None else expected)

@@ -108,3 +108,21 @@ def test_many_columns_have_fewer_quantiles(
     monkeypatch.setattr("sweeper.data.encode._MOST_STORED", 60)
     found = prepared(make_study, "quantile").transform["scaling"]["quantiles"]
     assert {len(of) for of in found} == {60 // len(NAMES)}
+
+
+@pytest.mark.parametrize(("trained", "new"), [("float64", "float32"), ("float32", "float64")])
+def test_new_numbers_in_another_precision_have_the_ranks_of_training_rows(
+    trained: str, new: str, make_study: MakeStudy, tmp_path: Path
+) -> None:
+    grades = (np.arange(300) % 6 + 1) / 10
+    frame = pd.DataFrame({"grade": grades, "year": 2.0**25 + np.arange(300) % 3})
+    frame = frame.assign(target=np.arange(300.0)).astype({"grade": trained})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    data = prepare(make_study(f'{DATA.replace("csv", "parquet")}scale = "quantile"\n', loss="mse"))
+    learnt = Transform.from_dict(data.transform)
+
+    found = learnt.of(frame.assign(grade=grades.astype(new)))
+
+    np.testing.assert_allclose(found, learnt.of(frame), atol=1e-6)
+    assert np.unique(found[:, 0].round(6)).size == 6
+    assert np.abs(found).max() < BEYOND
