@@ -325,6 +325,12 @@ def _single_as_double(value: Any) -> str | None:
     return repr(single) if np.isfinite(single) else None
 
 
-def text_of(value: Any) -> str:
-    """The text of a category in a tensor of strings; empty if it is missing."""
-    return "" if is_missing(value) else written(value)
+def gap_text(one: Category) -> str:
+    """The text that stands for a missing value of a category: empty, unless that is known."""
+    known = {written(value) for value in one.values if value is not None}
+    return next((text for text in _GAPS if text not in known), _GAPS[0])
+
+
+def text_of(value: Any, gap: str) -> str:
+    """The text of a category in a tensor of strings; `gap` if it is missing."""
+    return gap if is_missing(value) else written(value)

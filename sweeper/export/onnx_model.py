@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,15 @@ from sweeper.export.conversion import (
     refuse_different,
     relative_difference,
 )
-from sweeper.export.onnx_graph import ML, ML_OPSET, OPSET, Graph, text_of, write_features
+from sweeper.export.onnx_graph import (
+    ML,
+    ML_OPSET,
+    OPSET,
+    Graph,
+    gap_text,
+    text_of,
+    write_features,
+)
 from sweeper.export.saved_model import SavedModel
 from sweeper.models.adapters import Adapted
 
@@ -266,13 +274,11 @@ def _feed(saved: SavedModel, rows: Any) -> dict[str, NDArray[Any]]:
     if matrix and not transform.categories:
         columns = [_numbers(transform, rows[name]) for name in transform.columns]
         return {matrix: np.stack(columns, axis=1)}
-    found: dict[str, NDArray[Any]] = {}
-    for name in transform.columns:
-        if name in transform.numbers:
-            found[name] = _numbers(transform, rows[name])[:, None]
-        else:
-            texts = [text_of(value) for value in values_of(rows[name])]
-            found[name] = np.array(texts, object)[:, None]
+    found = {name: _numbers(transform, rows[name])[:, None] for name in transform.numbers}
+    for one in transform.categories:
+        gap = gap_text(one)
+        texts = [text_of(value, gap) for value in values_of(rows[one.name])]
+        found[one.name] = np.array(texts, object)[:, None]
     return found
 
 
@@ -305,11 +311,9 @@ def _use(saved: SavedModel, model: onnx.ModelProto) -> str:
     inputs = [one.name for one in model.graph.input]
     results = [one.name for one in model.graph.output]
     is_matrix = inputs == [matrix_name(saved.info)]
-    kinds = {
-        one.name: _KINDS[one.type.tensor_type.elem_type == TensorProto.STRING]
-        for one in model.graph.input
-    }
-    shown = [f"| {in_cell(name)} | {kinds[name]} |" for name in inputs[:_SHOWN]]
+    gaps = {one.name: gap_text(one) for one in Transform.of_record(saved.info).categories}
+    kinds = {name: f"text; missing: {in_cell(gap) or 'empty'}" for name, gap in gaps.items()}
+    shown = [f"| {in_cell(name)} | {kinds.get(name, _NUMBER)} |" for name in inputs[:_SHOWN]]
     more = f"and {len(inputs) - _SHOWN} more" if len(inputs) > _SHOWN else ""
     data = saved.info["data"]
     what = f"`{results[0]}`: {', '.join(in_cell(one) for one in data['targets'])}"
@@ -319,7 +323,7 @@ def _use(saved: SavedModel, model: onnx.ModelProto) -> str:
         [
             "With ONNX Runtime alone, in this directory:",
             "",
-            *(_OF_ARRAY if is_matrix else _OF_TABLE),
+            *(_OF_ARRAY if is_matrix else _of_table(gaps)),
             f"    {'prediction, probabilities' if saved.class_names else '(prediction,)'} = "
             "session.run(None, given)",
             "",
@@ -337,7 +341,7 @@ def _use(saved: SavedModel, model: onnx.ModelProto) -> str:
 
 
 _SHOWN = 50  # inputs
-_KINDS = {False: "number, as double; missing: NaN", True: "text; missing: empty"}
+_NUMBER = "number, as double; missing: NaN"
 _OF_ARRAY = (
     "    import onnxruntime",
     "",
@@ -345,18 +349,27 @@ _OF_ARRAY = (
     "    (one,) = session.get_inputs()",
     '    given = {one.name: x.reshape(len(x), -1).astype("float64")}  # x: the array of rows',
 )
-_OF_TABLE = (
-    "    import onnxruntime",
-    "    import pandas",
-    "",
-    '    session = onnxruntime.InferenceSession("model.onnx")',
-    '    rows = pandas.read_parquet("new.parquet")',
-    "    given = {}",
-    "    for one in session.get_inputs():",
-    "        column = rows[one.name]",
-    '        if one.type == "tensor(string)":',
-    '            column = column.astype(object).where(column.notna(), "").map(str)',
-    "            given[one.name] = column.to_numpy(object)[:, None]",
-    "        else:",
-    '            given[one.name] = column.to_numpy("float64")[:, None]',
-)
+
+
+def _of_table(gaps: Mapping[str, str]) -> list[str]:
+    """The code for rows in a table; `gaps` are the texts of missing values by column of text."""
+    others = {name: gap for name, gap in gaps.items() if gap}
+    gap = 'gaps.get(one.name, "")' if others else '""'
+    return [
+        "    import onnxruntime",
+        "    import pandas",
+        "",
+        '    session = onnxruntime.InferenceSession("model.onnx")',
+        '    rows = pandas.read_parquet("new.parquet")',
+        *([f"    gaps = {others}  # the columns in which empty text is a category"] * bool(others)),
+        "    given = {}",
+        "    for one in session.get_inputs():",
+        "        column = rows[one.name]",
+        '        if one.type == "tensor(string)":',
+        '            if pandas.api.types.infer_dtype(column) == "decimal":',
+        '                column = column.astype("float64")',
+        f"            column = column.astype(object).where(column.notna(), {gap}).map(str)",
+        "            given[one.name] = column.to_numpy(object)[:, None]",
+        "        else:",
+        '            given[one.name] = column.to_numpy("float64")[:, None]',
+    ]

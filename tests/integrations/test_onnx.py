@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +41,7 @@ target = "price"
 impute = "median"
 scale = "quantile"
 target_transform = "log"
-categorical_columns = ["floors", "share"]
+categorical_columns = ["floors", "share", "tax"]
 [model]
 kind = "tabm"
 depth = 2
@@ -77,6 +78,11 @@ ROWS = pd.DataFrame(
         "price": AREA**0.8 * np.exp(5 + 0.1 * RNG.normal(size=COUNT)),
     }
 )
+ROWS = ROWS.assign(
+    grade=RNG.integers(1, 7, COUNT) / 10,
+    tax=RNG.choice([Decimal("1.50"), Decimal("2.00"), Decimal("0.30")], COUNT),
+    note=RNG.choice(["", "new", None], COUNT),
+)
 # raw rows to predict, also with what training rows do not have
 NEW = pd.DataFrame(
     {
@@ -86,6 +92,9 @@ NEW = pd.DataFrame(
         "floors": [*ROWS["floors"][:20], 3, 9, 1],
         "share": np.array([*ROWS["share"][:20], 0.7, 0.2, 0.1], np.float32),
         "lift": [*ROWS["lift"][:20], True, False, True],
+        "grade": np.array([*ROWS["grade"][:20], 0.1, 0.6, 0.7], np.float32),
+        "tax": [*ROWS["tax"][:20], Decimal("2.00"), Decimal("9.99"), Decimal("1.50")],
+        "note": [*ROWS["note"][:20], "", None, "old"],
     }
 )
 # what fresh processes run has no package of the study's
