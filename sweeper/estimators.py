@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_float_dtype, is_integer_dtype
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state, column_or_1d
@@ -32,7 +33,8 @@ from sweeper import api
 from sweeper.config.kinds import is_function
 from sweeper.config.study import EDITION
 from sweeper.config.train import better, column_of
-from sweeper.data.identity import written
+from sweeper.data.columns import as_pandas
+from sweeper.data.identity import EXACT, written
 from sweeper.errors import (
     FitError,
     Problem,
@@ -288,7 +290,7 @@ class _Sweep(BaseEstimator, ABC):
             ValueError: as scikit-learn does, with `reset` also if there are too few rows.
         """
         least = _LEAST_ROWS if reset else 1
-        table = X.to_pandas() if hasattr(X, "to_arrow") else X  # of Polars
+        table = _of_polars(X) if hasattr(X, "to_arrow") else X
         if isinstance(table, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             # messages are those for an array of this shape
@@ -616,6 +618,19 @@ def _name_of(metric: object) -> str:
     if not (callable(metric) and is_function(f"{module}:{name}")):
         return "the name of a built-in one, or 'module:function' for your own function"
     return f"'{module}:{name}', and settings={{'study.direction': 'minimize'}} or 'maximize'"
+
+
+def _of_polars(table: Any) -> pd.DataFrame:
+    """A Polars table as a DataFrame; integers next to gaps only become floats that equal them."""
+    found, exact = table.to_pandas(), as_pandas(table)
+    changed = [
+        name
+        for name in found
+        if is_float_dtype(found[name].dtype)
+        and is_integer_dtype(exact[name].dtype)
+        and (found[name].abs() >= EXACT).any()
+    ]
+    return found.assign(**{name: exact[name] for name in changed})
 
 
 def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:

@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import sweeper
 from sweeper.errors import SetupError
-from sweeper.estimators import FitError, SweepWarning, _changes_split
+from sweeper.estimators import FitError, SweepWarning, _changes_split, _of_polars
 from tests.documents import GUIDES, code, section
 
 X, Y = load_iris(return_X_y=True)
@@ -231,6 +231,14 @@ def test_columns_may_be_text_and_have_gaps(library: Any) -> None:
     assert {*estimator.predict(rows)} <= {*NAMES}
     with pytest.raises(ValueError, match="feature names"):
         estimator.predict(rows[["kind", "width"]])
+
+
+def test_integers_of_polars_are_not_rounded_next_to_gaps() -> None:
+    codes = [2**53 + 1, None, *range(2, len(X))]
+    with pytest.raises(ValueError, match="holds numbers that a float would change, such as 9007"):
+        sweeper.SweepClassifier(**SMALL).fit(pl.DataFrame({"code": codes}), NAMES)
+    assert _of_polars(pl.DataFrame({"code": codes}))["code"].tolist()[0] == 2**53 + 1
+    assert _of_polars(pl.DataFrame({"code": codes[1:]}))["code"].dtype == "float64"
 
 
 @pytest.mark.slow
