@@ -54,9 +54,10 @@ def plain(
 ) -> tuple[pd.DataFrame, frozenset[str]]:
     """The columns as numbers, booleans or text, and which are categories by their type.
 
-    No value is changed. Missing values are NaN. Columns in `categories`, and those that are
-    categories by their type, become integers, floats with the fewest digits, or text. Everything
-    else is unchanged: see `check_kind`.
+    No value is changed, except that a decimal that is a category keeps 28 digits at most. Missing
+    values are NaN. Columns in `categories`, and those that are categories by their type, become
+    integers, floats with the fewest digits, or text. Everything else is unchanged: see
+    `check_kind`.
     """
     declared = declared_categories(frame)
     categories = declared.union(categories)
