@@ -13,10 +13,11 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from sweeper.cli.tables import Record, TextTable, pairs, rows
-from sweeper.errors import counted
+from sweeper.errors import counted, listed
 from sweeper.results import formatting
 from sweeper.results.ensemble import Again, EnsembleRecord, confirmation, verdicts
 from sweeper.results.filter import heading
+from sweeper.results.ranking import is_feasible
 from sweeper.rundir import RunDir
 from sweeper.trial import Reason
 
@@ -146,13 +147,16 @@ def finalists_table(
     metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
 ) -> Iterator[RenderableType]:
     """Finalists by their value with fresh seeds, next to their value before."""
-    known = ("rank", "trial", "mean", "std", "rank_before", "before")
+    known = ("rank", "trial", "mean", "std", "rank_before", "before", "feasible")
     others = [name for name in records[0] if name not in known]
+    if not all(map(is_feasible, records)):
+        others.insert(0, "feasible")
     headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
     columns = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
     title = f"finalists, each with {seeds} fresh seeds"
     yield rows(title, headings, [[row[name] for name in columns] for row in records])
     yield ""
+    yield from _infeasible(records)
     completed = [row["trial"] for row in records if row["mean"] is not None]
     if len(completed) < 2:
         only = f"only trial {completed[0]}" if completed else "no finalist"
@@ -247,6 +251,22 @@ def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
         number = first["trial"]
         again = _refit_again(run_dir, number)
         yield f"other commands still use the study's best; to continue with trial {number}: {again}"
+
+
+def _infeasible(records: Sequence[Record]) -> Iterator[str]:
+    """A message about the finalists that violate a constraint, if there are any."""
+    completed = [row for row in records if row["mean"] is not None]
+    numbers = [str(row["trial"]) for row in completed if not is_feasible(row)]
+    if not numbers:
+        return
+    if len(numbers) == len(completed):
+        yield "no finalist meets all constraints with these seeds"
+    elif len(numbers) == 1:
+        found = f"trial {numbers[0]} violates a constraint with these seeds"
+        yield f"{found}, so it ranks behind the trials that meet all"
+    else:
+        found = f"trials {listed(numbers)} violate a constraint with these seeds"
+        yield f"{found}, so they rank behind the trials that meet all"
 
 
 def _lead(lead: Lead) -> str:

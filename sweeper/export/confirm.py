@@ -49,9 +49,10 @@ class Finalists:
 class Lead:
     """How far the best finalist, `trial`, is ahead of another in the mean.
 
-    The other trial is the former best, or the runner-up if the best is still the same.
-    `standard_error` is that of the difference of two means, sqrt(s1^2 / n + s2^2 / n), without
-    assuming equal variances (Welch 1947); seeds are treated as independent, and so are folds.
+    The other trial is the former best, or the runner-up if the best is still the same or if the
+    former best now violates a constraint. `standard_error` is that of the difference of two means,
+    sqrt(s1^2 / n + s2^2 / n), without assuming equal variances (Welch 1947); seeds are treated as
+    independent, and so are folds.
     """
 
     trial: int
@@ -191,7 +192,8 @@ def rank_finalists(before: Finalists) -> list[Row]:
     ranked = [number - first for number in known.best(len(again))]
     ranked += [number for number in again if number not in ranked]  # those that failed
     tested = sorted(name for name in known.names if name.startswith("test_"))  # with their spreads
-    further = value_columns(len(known.metrics))[1:]
+    constrained = [name for name in known.names if name == "feasible"]
+    further = (*value_columns(len(known.metrics))[1:], *constrained)
     return [
         {
             "rank": rank,
@@ -207,15 +209,17 @@ def rank_finalists(before: Finalists) -> list[Row]:
 
 
 def lead(records: Sequence[Row], n_members: int) -> Lead | None:
-    """The lead of the first of `rank_finalists`; None if no other one completed.
+    """The lead of the first of `rank_finalists`; None if nothing can be compared with it.
 
-    `records` are for one objective, each the mean of `n_members` trainings.
+    `records` are for one objective, each the mean of `n_members` trainings. A trial that violates a
+    constraint is compared only if all do.
     """
-    known = [
+    completed = [
         row
         for row in records
         if all(row[name] is not None and math.isfinite(row[name]) for name in ("mean", "std"))
     ]
+    known = _feasible(completed)
     if len(known) < 2:
         return None
     first, *others = known

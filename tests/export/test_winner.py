@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import sweeper
 from sweeper.cli import trial_tables
 from sweeper.cli.commands.training import train_study as trained_with_view
+from sweeper.cli.tables import TextTable
 from sweeper.cli.trial_tables import after_confirming
 from sweeper.config.load import study_of
 from sweeper.data.prepare import prepare
@@ -94,6 +96,16 @@ def test_finalists_have_values_of_the_kinds_that_they_had(tmp_path: Path) -> Non
     found = finalists(RunDir(tmp_path / "run"), 3, 2)
     marks_again = [one["mark"] for one in found.config.study.enqueue]
     assert sorted(map(repr, marks_again)) == ["0.5", "1", "False"]
+
+
+def test_finalists_say_whether_they_meet_the_constraints(tmp_path: Path) -> None:
+    bound = "study.constraints=[{metric='val_loss', max=100.0}]"
+    trained(study_in(tmp_path, STUDY, bound, "study.n_trials=2", "train.epochs=1"))
+
+    found = finalists(RunDir(tmp_path / "run"), 2, 2)
+    assert trained_with_view(found.config, quiet=True)[0].state == "finished"
+
+    assert [row["feasible"] for row in rank_finalists(found)] == [True, True]
 
 
 @pytest.fixture(scope="module")
@@ -199,10 +211,15 @@ def test_confirm_says_how_to_continue_with_another_winner(tmp_path: Path) -> Non
     assert f"python -m sweeper refit '{run_dir.root}' 3 --to refit/" in told
 
 
-def finalist(rank: int, trial: int, rank_before: int, mean: float | None) -> dict[str, Any]:
+def finalist(
+    rank: int, trial: int, rank_before: int, mean: float | None, *, feasible: bool | None = None
+) -> dict[str, Any]:
     std = None if mean is None else 0.04
-    known = {"rank": rank, "trial": trial, "mean": mean, "std": std}
+    known = {"rank": rank, "trial": trial, "mean": mean, "std": std, "feasible": feasible}
     return known | {"rank_before": rank_before, "before": 0.9}
+
+
+met, violates = partial(finalist, feasible=True), partial(finalist, feasible=False)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +261,41 @@ def test_a_winner_is_confirmed_if_its_lead_exceeds_chance(
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
     _, _, *told = trial_tables.finalists_table("accuracy", records, 8, lead(records, 8))
     assert told == said.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (
+            [met(1, 15, 2, 0.90), met(2, 3, 3, 0.87), violates(3, 13, 1, 0.92)],
+            "trial 13 violates a constraint with these seeds, so it ranks behind the trials that "
+            "meet all\n"
+            "trial 15 is the best now; trial 13, the former best, has rank 3\n"
+            "its mean is 0.03 better than that of trial 3, within 0.04, twice the standard error "
+            "of the difference: it may be chance; try more seeds (--seeds N --fresh)",
+        ),
+        (
+            [met(1, 15, 1, 0.90), violates(2, 3, 2, 0.95), violates(3, 13, 3, 0.92)],
+            "trials 3 and 13 violate a constraint with these seeds, so they rank behind the trials "
+            "that meet all\n"
+            "trial 15 is first again",
+        ),
+        (
+            [violates(1, 3, 2, 0.96), violates(2, 13, 1, 0.90)],
+            "no finalist meets all constraints with these seeds\n"
+            "trial 3 is the best now; trial 13, the former best, has rank 2\n"
+            "its mean is 0.06 better than that of trial 13, more than 0.04, twice the standard "
+            "error of the difference",
+        ),
+    ],
+)
+def test_finalists_that_violate_a_constraint_are_named_and_not_compared(
+    records: list[dict[str, Any]], said: str
+) -> None:
+    table, _, *told = trial_tables.finalists_table("accuracy", records, 8, lead(records, 8))
+    assert told == said.split("\n")
+    assert isinstance(table, TextTable)
+    assert "feasible" in [column.heading for column in table.columns]
 
 
 def test_a_single_finalist_is_not_called_the_first(command: CommandLine) -> None:
