@@ -160,14 +160,24 @@ def _tables(before: StudyConfig, run_dir: RunDir, rows: list[Row], seeds: int) -
     if study["value"] == "last":
         del study["value"]  # the default; written out, it would be reported if it has no effect
     split = tables["data"]["split"] | {"seed": before.split_seed}
-    tables["execution"].pop("max_failures", None)
+    execution = tables["execution"] | {"trial_timeout": _timeout(before, seeds)}
+    execution.pop("max_failures", None)
     for name in _idle_of_numbers(before.model):
         del tables["model"][name]
     return tables | {
         "study": study,
         "data": tables["data"] | {"split": split},
+        "execution": execution,
         "results": tables["results"] | {"dir": str(run_dir.confirm), "ensemble": None},
     }
+
+
+def _timeout(before: StudyConfig, seeds: int) -> str | None:
+    """The time limit of a trial that is trained with `seeds` seeds; None for no limit."""
+    limit_s, replicates = before.execution.trial_timeout_s, before.study.replicates
+    if limit_s is None or seeds <= replicates:
+        return before.execution.trial_timeout
+    return f"{math.ceil(limit_s * seeds / replicates)}s"
 
 
 def _idle_of_numbers(model: object) -> Iterator[str]:

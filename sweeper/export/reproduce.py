@@ -92,6 +92,7 @@ def refit_study(
     # no rows are left to choose an epoch by, so the last one is used
     tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
     tables["train"] |= {"early_stop": None}
+    tables["execution"].pop("trial_timeout", None)  # it trains on more rows, and longer at a time
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
     tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}

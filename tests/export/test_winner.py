@@ -108,6 +108,20 @@ def test_finalists_say_whether_they_meet_the_constraints(tmp_path: Path) -> None
     assert [row["feasible"] for row in rank_finalists(found)] == [True, True]
 
 
+def test_trials_have_time_for_all_their_seeds_and_rows(tmp_path: Path) -> None:
+    few = "study.n_trials=1", "study.replicates=3", "train.epochs=1"
+    config = study_in(tmp_path, STUDY, *few)
+    trained(config)
+    limit = "execution={trial_timeout='90s', workers=1, strategy='exact'}"
+    trained(study_in(tmp_path, STUDY, *few, limit))  # a setting that may change
+    run_dir = RunDir(config.run_dir)
+
+    for seeds, expected in ((2, "90s"), (3, "90s"), (8, "240s")):
+        assert finalists(run_dir, 1, seeds).config.execution.trial_timeout == expected
+    assert alone(run_dir, 0, tmp_path / "again")[0].execution.trial_timeout == "90s"
+    assert refit_study(run_dir, 0, "all")[0].execution.trial_timeout is None
+
+
 @pytest.fixture(scope="module")
 def of_own_loss(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """A study with a loss of its own, a split by time and a long name, without a warning."""
