@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from statistics import fmean
 from typing import Any, Literal
 
 from sweeper.config import StudyConfig, parse
@@ -25,6 +26,7 @@ from sweeper.files import read_small
 from sweeper.preflight.check import fixed_start_of
 from sweeper.programs.data_spec import DataSpec, data_spec
 from sweeper.results.listing import read_trials
+from sweeper.results.ranking import best_of
 from sweeper.results.read import open_results
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
@@ -96,16 +98,29 @@ def refit_study(
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
     tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}
-    # all epochs have the same number of parameters
-    best_epoch = row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
+    tables["trial"]["epochs"] = _best_epoch(run_dir, config, row) or row["epochs_done"]
     of_class = tables["trial"]["class"]
     unpadded = {"width": None, "depth": None, "run_widths": [], "sizes": {}}
     exact = {"strategy": "exact", "capacity": 1, **unpadded}
-    tables["trial"] |= {
-        "epochs": best_epoch or row["epochs_done"],
-        "class": {**of_class, **exact, "traced": {}},
-    }
+    tables["trial"]["class"] = {**of_class, **exact, "traced": {}}
     return parse(toml_text(tables), config.source.path), row
+
+
+def _best_epoch(run_dir: RunDir, config: StudyConfig, row: Mapping[str, Any]) -> int | None:
+    """The epoch after which a trial was best; None if its metrics do not say.
+
+    If a trial keeps the weights of its best epoch, each replicate and fold has an epoch of its own,
+    and this is their mean.
+    """
+    if config.keeps is not None and any(run_dir.own_parts()):
+        values = _values(run_dir, row["trial_number"], "value")["value"].sort_index()
+        of_metric = values[values.index.get_level_values("metric") == config.keeps.metric]
+        curves = (curve.tolist() for _, curve in of_metric.groupby(["replicate", "fold"]))
+        epochs = [best_of(curve, config.keeps.maximize)[1] for curve in curves]
+        if known := [epoch for epoch in epochs if epoch is not None]:
+            return round(fmean(known))
+    # all epochs have the same number of parameters
+    return row["best_epoch"] if config.study.objectives[0] != N_PARAMETERS else None
 
 
 def compare_with_record(recorded: RunDir, again: RunDir, number: int) -> Reproduction:

@@ -459,6 +459,26 @@ def test_a_refit_keeps_the_last_epoch(run_dir: RunDir) -> None:
         refit_study(run_dir, 99, "all")
 
 
+def test_a_refit_trains_for_the_mean_of_the_best_epochs_of_all_folds(tmp_path: Path) -> None:
+    """They are judged by the metric whose best epoch the trial keeps, if that is known."""
+    by_loss = "train.early_stop={patience=2, metric='val_loss'}", "study.folds=3", "train.epochs=12"
+    goal = "train.metrics=['accuracy']", "study.metric=val_accuracy", "study.direction=maximize"
+    rates = "search={optimizer.lr={type='float', low=0.03, high=0.1}}", "study.n_trials=1"
+    results = trained(study_in(tmp_path, STUDY, *goal, *by_loss, *rates))
+    metrics, run_dir = results.metrics(), results.run_dir
+    losses = metrics[metrics["metric"] == "val_loss"].reset_index()
+    best = losses.loc[losses.groupby("fold")["value"].idxmin(), "epoch"]
+
+    def epochs() -> int | None:
+        refit = refit_study(run_dir, 0, "all")[0].trial
+        return None if refit is None else refit.epochs
+
+    assert best.nunique() > 1
+    assert epochs() == round(best.mean())
+    shutil.rmtree(run_dir.metrics)
+    assert epochs() == results.trial(0)["best_epoch"] != round(best.mean())
+
+
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
