@@ -33,6 +33,7 @@ from sweeper.sweep.session import backup
 from sweeper.sweep.session.ownership import refuse_foreign
 from sweeper.sweep.session.reconcile import check_resume
 from sweeper.sweep.session.xla_threads import kept_threads
+from sweeper.trial import TrialState
 
 TrainOn = Literal["train+val", "all"]
 
@@ -98,7 +99,8 @@ def refit_study(
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
     tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}
-    tables["trial"]["epochs"] = _best_epoch(run_dir, config, row) or row["epochs_done"]
+    if row["state"] != TrialState.FAIL:  # else it trains all of its epochs
+        tables["trial"]["epochs"] = _best_epoch(run_dir, config, row) or row["epochs_done"]
     of_class = tables["trial"]["class"]
     unpadded = {"width": None, "depth": None, "run_widths": [], "sizes": {}}
     exact = {"strategy": "exact", "capacity": 1, **unpadded}

@@ -479,6 +479,17 @@ def test_a_refit_trains_for_the_mean_of_the_best_epochs_of_all_folds(tmp_path: P
     assert epochs() == results.trial(0)["best_epoch"] != round(best.mean())
 
 
+def test_a_refit_of_a_failed_trial_trains_all_of_its_epochs(tmp_path: Path) -> None:
+    short = "execution.memory_limit='12 KiB'", "study.n_trials=1", "search={}"
+    results = trained(study_in(tmp_path, STUDY, *short))
+    row = results.trial(0)
+    assert (row["state"], row["epochs_done"]) == ("FAIL", 0)
+
+    refit = refit_study(results.run_dir, 0, "all")[0].trial
+    assert refit is not None
+    assert refit.epochs == 4
+
+
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
