@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.config import StudyConfig
@@ -22,7 +23,7 @@ from sweeper.config.user_code import forget_changed
 from sweeper.data.ahead import Prepared, preparing
 from sweeper.data.dataset import Dataset
 from sweeper.data.lint import data_warnings
-from sweeper.errors import DataError, Problem, StudyError, SweeperError
+from sweeper.errors import DataError, Problem, StudyError, SweeperError, printable
 from sweeper.executors.signals import end_program
 from sweeper.notebook.card import card_for
 from sweeper.preflight.check import (
@@ -35,6 +36,7 @@ from sweeper.preflight.check import (
 )
 from sweeper.preflight.preview import Preview
 from sweeper.results.events import Event, Observer, Warned, call_observer
+from sweeper.results.formatting import reason_line
 from sweeper.results.status import Status
 from sweeper.results.timeline import Activity, Timeline
 from sweeper.rundir import RunDir
@@ -511,3 +513,7 @@ def _average_models(
         average(config, run_dir, data)
     except SweeperError as error:  # too few trials completed, or too few rows
         observer(Warned(f"no ensemble: {error}"))
+    except Exception as error:  # such as too little memory; all trials are committed
+        reason = printable(reason_line(f"{type(error).__name__}: {error}"))
+        again = f"python -m sweeper ensemble {quote(str(run_dir.root))}"
+        observer(Warned(f"no ensemble: {reason}; to try again: {again}"))

@@ -47,7 +47,7 @@ from sweeper.results.ensemble import (
     verdicts,
     write_ensemble,
 )
-from sweeper.results.events import Warned
+from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status
@@ -449,6 +449,43 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     found += "averages them; select one with: python -m sweeper ensemble "
     with pytest.raises(StudyError, match=found):
         export_ensemble(root, tmp_path / "again")
+
+
+def test_a_study_ends_even_if_its_models_cannot_be_averaged(tmp_path: Path) -> None:
+    """The model fails as if memory had run out, once all trials are committed."""
+    net = """
+import pathlib
+
+import equinox as eqx
+
+
+class Net(eqx.Module):
+    inner: eqx.nn.MLP
+
+    def __call__(self, x):
+        if (pathlib.Path(__file__).parent / "full").exists():
+            raise MemoryError("no memory is left")
+        return self.inner(x)
+
+
+def build(in_size, out_size, key):
+    return Net(eqx.nn.MLP(in_size, out_size, 4, 1, key=key))
+"""
+    (tmp_path / "full_nets.py").write_text(net, encoding="utf-8")
+    few = "study.n_trials=2", "train.epochs=1", "schedule.parallel=2", "results.ensemble=2"
+    model = "model={kind='python', function='full_nets:build'}"
+    rates = "search={optimizer.lr={type='float', low=1e-3, high=1e-2}}"
+    config = study_in(tmp_path, DIGITS, *CLASSES, model, rates, *few)
+    told: list[str] = []
+
+    def observe(event: Event) -> None:
+        if isinstance(event, RoundClosed):
+            (tmp_path / "full").touch()
+        told.extend([event.message] if isinstance(event, Warned) else [])
+
+    assert sweeper.run(config, observer=observe).state == "finished"
+    said = "no ensemble: MemoryError: no memory is left; to try again: python -m sweeper ensemble "
+    assert [one.removeprefix(said) for one in told if "ensemble" in one] == [str(config.run_dir)]
 
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
