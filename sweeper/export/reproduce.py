@@ -93,7 +93,10 @@ def refit_study(
     tables = trial_tables(config, row)
     name = f"{config.study.name[:80]}-refit-{row['trial_number']}"
     # no rows are left to choose an epoch by, so the last one is used
-    tables["study"] |= {"name": name, "value": "last", "replicates": 1, "folds": None}
+    members = {"replicates": 1, "folds": None}
+    # metrics of training rows, and arrays that grow with these rows, need not meet constraints
+    unbound = {"constraints": []}
+    tables["study"] |= {"name": name, "value": "last", **members, **unbound}
     tables["train"] |= {"early_stop": None}
     tables["execution"].pop("trial_timeout", None)  # it trains on more rows, and longer at a time
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}

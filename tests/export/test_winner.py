@@ -490,6 +490,34 @@ def test_a_refit_of_a_failed_trial_trains_all_of_its_epochs(tmp_path: Path) -> N
     assert refit.epochs == 4
 
 
+def rows_of_parts(directory: Path) -> tuple[str, ...]:
+    """Write rows whose validation part has a category of its own, and one class; returns settings.
+
+    The model of such a study has 3 inputs, 8 units and 2 outputs.
+    """
+    rng = np.random.default_rng(0)
+    kinds = {"train": ("a", "b"), "val": ("c",), "test": ("a", "b")}
+    lines = ["part,kind,size,bought"]
+    for part, count in {"train": 40, "val": 10, "test": 12}.items():
+        for i in range(count):
+            bought = "no" if part == "val" or i % 3 else "yes"
+            lines.append(f"{part},{kinds[part][i % len(kinds[part])]},{rng.random()},{bought}")
+    (directory / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = "data={source='csv', path='rows.csv', target='bought', split={column='part'}}"
+    return data, "study.n_trials=1", "train.batch_size=8", "search={}"
+
+
+def test_a_refit_may_have_more_parameters_than_the_constraints_allow(tmp_path: Path) -> None:
+    """The first layer has weights for a category that only validation rows have."""
+    bound = "study.constraints=[{metric='n_parameters', max=50}]"
+    results = trained(study_in(tmp_path, STUDY, *rows_of_parts(tmp_path), bound))
+    assert results.trial(0)["n_parameters"] == 50
+
+    config, _ = refit_study(results.run_dir, 0, "train+val")
+    again = trained(config).trial(0)
+    assert (again["state"], again["n_parameters"]) == ("COMPLETE", 58)
+
+
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
