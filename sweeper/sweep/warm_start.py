@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from sweeper.config.table import INITIAL, Role
 from sweeper.config.toml import toml_value
 from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, Code, building_functions
-from sweeper.data.dataset import Dataset
-from sweeper.errors import Problem, StudyError, listed
+from sweeper.data.dataset import Dataset, Edges
+from sweeper.errors import Problem, SetupError, StudyError, listed
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import (
     SavedStart,
@@ -92,10 +92,18 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
         found = f"{name} predicts targets transformed by {transform!r}, not {data.y_transform!r}"
         hint = f"write target_transform = {toml_value(transform)}"
         raise StudyError(config.problem("data.target_transform", found, hint))
+    hint = "start from a model that was trained on such data"
+    if config.trial is not None and config.data.split.train_on != "train":
+        hint = "a refit adds rows with values that it does not know: export the trial as it is"
     if found:
-        hint = "start from a model that was trained on such data"
         raise StudyError(config.problem("data", found, hint))
-    check_leaves(Programs(data_spec(config, data)).exact(config.settings_of({})), start)
+    try:
+        check_leaves(Programs(data_spec(config, data)).exact(config.settings_of({})), start)
+    except SetupError as error:
+        if other := _other_bins(saved["spec"].get("bins", ()), data.bins.items()):
+            found = f"{name} was trained on other data: {other}"
+            raise StudyError(config.problem("data", found, hint)) from error
+        raise
 
 
 def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Iterator[str]:
@@ -194,6 +202,16 @@ def _of_model(settings: Settings) -> dict[str, Any]:
     structure = settings.structure() | traced
     own = {key: value for key, value in structure.items() if key.startswith("model.")}
     return {key: value for key, value in own.items() if without_names(key) != _NUMBER}
+
+
+def _other_bins(saved: Iterable[tuple[str, Edges]], own: Iterable[tuple[str, Edges]]) -> str:
+    """A difference in how many bins numbers have; empty if there is none."""
+    before, here = ({how: [*map(len, edges)] for how, edges in bins} for bins in (saved, own))
+    for how in before.keys() & here.keys():
+        if before[how] != here[how]:
+            edges = f"{sum(before[how])} edges of bins"
+            return f"its numbers have {edges}, those of the study {sum(here[how])}"
+    return ""
 
 
 def _first_other(what: str, saved_names: list[str], own: list[str]) -> str:

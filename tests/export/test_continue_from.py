@@ -367,3 +367,30 @@ def test_what_only_fresh_weights_are_drawn_with_changes_nothing(tmp_path: Path) 
     assert start is not None
     warning, *_ = describe_start(again, start, prepared(again))
     assert warning.startswith("search.model.frequency_scale changes nothing: trials start with")
+
+
+def test_a_refit_that_adds_other_values_says_to_export_the_trial(tmp_path: Path) -> None:
+    """They are a category, or edges of bins, that only the validation rows have."""
+    lines = ["part,kind,size,bought"]
+    for place in range(72):
+        part = "val" if place < 12 else "test" if place < 24 else "train"
+        kind, size = ("c", place) if part == "val" else ("ab"[place % 2], 100 + place % 5)
+        lines.append(f"{part},{kind},{size},{'yes' if place % 3 else 'no'}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    few = "study.n_trials=1", "train.epochs=1", "train.batch_size=8", "search={}"
+    for name, drop, found in (
+        ("names", "size", "has 2 feature names, the study has 3"),
+        ("bins", "kind", "its numbers have 6 edges of bins, those of the study"),
+    ):
+        data = f"data={{source='csv',path='rows.csv',target='bought',drop=['{drop}']}}"
+        encoded = (data, "data.split.column=part", *few)
+        encoded += ("model.numbers=ple",) if name == "bins" else ()
+        first, _ = run(tmp_path, name, *encoded)
+        export(first.root, 0, 0, tmp_path / f"{name} saved")
+        more, _ = run(tmp_path, f"{name} more", *encoded, start=tmp_path / f"{name} saved")
+        with pytest.raises(StudyError) as refused:
+            sweeper.command("refit", str(more.root), "--to", str(tmp_path / "refit"), "--quiet")
+        assert found in str(refused.value)
+        assert str(refused.value).endswith(
+            "a refit adds rows with values that it does not know: export the trial as it is"
+        )
