@@ -16,7 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.data import SplitTable
 from sweeper.config.refusals import format_value
 from sweeper.data.raw import RawData
-from sweeper.data.sizes import SplitSizes
+from sweeper.data.sizes import SplitSizes, also_trained
 from sweeper.errors import Problem, listed
 
 _KEY = "data.split.column"
@@ -64,8 +64,9 @@ def given_sizes(config: StudyConfig, given: GivenSplit) -> SplitSizes:
         return SplitSizes(n_pool, 0, 0, config.study.folds)
     if n_pool:
         val = ceil(config.data.split.val * n_pool)
-        return SplitSizes(n_pool - val, val, 0)
-    return SplitSizes(len(given.train), len(given.val), len(given.test))
+        return SplitSizes(n_pool - val, val, 0, also=also_trained(config, val, len(given.test)))
+    val, test = len(given.val), len(given.test)
+    return SplitSizes(len(given.train), val, test, also=also_trained(config, val, test))
 
 
 def given_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:

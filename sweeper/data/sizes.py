@@ -13,13 +13,15 @@ from sweeper.config import StudyConfig
 class SplitSizes:
     """How many rows each split gets; `train` is what the others leave, and may be below 1.
 
-    With `folds`, each fold in turn is taken from `train` for validation.
+    With `folds`, each fold in turn is taken from `train` for validation. `also` is how many rows of
+    the other splits are trained on, too.
     """
 
     train: int
     val: int
     test: int
     folds: int = 0
+    also: int = 0
 
     @property
     def n_splits(self) -> int:
@@ -29,7 +31,8 @@ class SplitSizes:
     @property
     def least_train(self) -> int:
         """The fewest rows that any training uses."""
-        return self.train - ceil(self.train / self.folds) if self.folds else self.train
+        held_out = ceil(self.train / self.folds) if self.folds else 0
+        return self.train - held_out + self.also
 
 
 def split_sizes(config: StudyConfig, n_rows: int) -> SplitSizes:
@@ -41,7 +44,13 @@ def split_sizes(config: StudyConfig, n_rows: int) -> SplitSizes:
     val, test = ceil(shares.val * n_rows), ceil(shares.test * n_rows)
     if config.study.folds is not None:
         val = 0
-    return SplitSizes(n_rows - val - test, val, test, config.study.folds or 0)
+    also = also_trained(config, val, test)
+    return SplitSizes(n_rows - val - test, val, test, config.study.folds or 0, also)
+
+
+def also_trained(config: StudyConfig, val: int, test: int) -> int:
+    """How many of the `val` and `test` rows are trained on, too."""
+    return {"train": 0, "train+val": val, "all": val + test}[config.data.split.train_on]
 
 
 def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:

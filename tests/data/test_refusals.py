@@ -485,6 +485,24 @@ def test_a_batch_larger_than_the_training_part_is_refused(
     ]
 
 
+@pytest.mark.parametrize(("train_on", "most"), [("train+val", 10), ("all", 12)])
+def test_a_batch_may_have_all_rows_that_are_trained_on(
+    make_study, train_on: str, most: int
+) -> None:
+    """Also if a column says which rows are for testing, and the others are drawn."""
+    drawn = CSV + f'split = {{ val = 0.2, test = 0.1, train_on = "{train_on}" }}\n'
+    by_column = CSV + f'split = {{ column = "part", val = 0.2, train_on = "{train_on}" }}\n'
+    rows = ROWS.splitlines()
+    parts = [f"{row},{'test' if place > 9 else 'train'}\n" for place, row in enumerate(rows)]
+    in_parts = "".join([HEADER.replace("\n", ",part\n"), *parts])
+    for data, table in ((drawn, GOOD), (by_column, in_parts)):
+        assert len(prepare(make_study(data, table, batch=most)).x_train) == most
+        assert refusal(make_study(data, table, batch=most + 1)) == [
+            f"study.toml:5: train.batch_size: a batch of {most + 1} rows, but the training part "
+            f"has {most}; write {most} at most"
+        ]
+
+
 def test_gaps_only_in_categories_get_a_hint_for_the_most_frequent_value(make_study) -> None:
     assert refusal(make_study(CSV, GOOD + "1,,fig\n")) == [
         "study.toml:11: data.path: column 'colour' of rows.csv: 1 value is missing (line 14); "
