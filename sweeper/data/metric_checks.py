@@ -22,17 +22,19 @@ _ROUNDINGS = 8
 def check_metrics(config: StudyConfig, data: Dataset) -> None:
     """Refuse metrics that cannot be computed on the validation rows of some fold.
 
-    Studies of edition 1 continue if the metrics that judge trials can be computed.
+    Studies of edition 1, and those that also train on validation rows, continue if the metrics that
+    judge trials can be computed.
 
     Raises:
         DataError: with each metric, and the class that is missing or the target that is constant.
     """
     bounded = (constraint.metric for constraint in config.study.constraints)
     judges = {*config.study.objectives, *bounded}
+    needs_all = config.edition > 1 and config.data.split.train_on == "train"
     found = {}
     for part, y in _validation_targets(data):
         for metric, reason in undefined_on(config, data, y, part):
-            if config.edition > 1 or f"val_{column_of(metric)}" in judges:
+            if needs_all or f"val_{column_of(metric)}" in judges:
                 found.setdefault(metric, reason)
     tested = data.y_test[data.counting("test")]
     # a metric of test rows without a value is only missing, but this one would be huge

@@ -18,6 +18,7 @@ from sweeper.config.load import study_of
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.toml import Source, toml_text
 from sweeper.data.ahead import preparing
+from sweeper.data.metric_checks import undefined_on
 from sweeper.errors import DataError, StudyError
 from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored
@@ -109,6 +110,20 @@ def refit_study(
     exact = {"strategy": "exact", "capacity": 1, **unpadded}
     tables["trial"]["class"] = {**of_class, **exact, "traced": {}}
     return parse(toml_text(tables), config.source.path), row
+
+
+def with_defined_objective(config: StudyConfig) -> StudyConfig:
+    """The study of a refit, judged by its loss if an objective has no value on validation rows.
+
+    If the trial had folds, these rows are only drawn for the refit, which trains on them, too.
+    """
+    with preparing(config) as prepared:
+        data = prepared.wait()
+    found = undefined_on(config, data, data.y_val[data.counting("val")], "the validation part")
+    if {f"val_{metric}" for metric, _ in found}.isdisjoint(config.study.objectives):
+        return config
+    by_loss = {"metric": f"val_{config.train.loss_names[0]}", "direction": "minimize"}
+    return config.model_copy(update={"study": config.study.model_copy(update=by_loss)})
 
 
 def _best_epoch(run_dir: RunDir, config: StudyConfig, row: Mapping[str, Any]) -> int | None:

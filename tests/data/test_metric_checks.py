@@ -166,6 +166,14 @@ def test_a_study_of_edition_1_continues_if_its_judging_metrics_exist() -> None:
     assert "auroc cannot be computed" in refusal(judged, data)
 
 
+def test_metrics_of_validation_rows_that_are_trained_on_may_be_missing() -> None:
+    data = classes([0, 1, 0, 0, 0], [0, 0], [], "usual", "rare")
+    trained_on = "data.split.train_on='train+val'"
+    check_metrics(study(AUROC, trained_on), data)
+    judged = study(AUROC, trained_on, "study.metric=val_auroc", "study.direction=maximize")
+    assert "auroc cannot be computed" in refusal(judged, data)
+
+
 def test_undefined_test_metrics_are_only_a_warning() -> None:
     data = classes([0, 1, 0], [0, 1], [0], "usual", "rare")
     config = study(AUROC)

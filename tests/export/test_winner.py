@@ -21,7 +21,12 @@ from sweeper.config.load import study_of
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError, StudyError
 from sweeper.export.confirm import finalists, lead, rank_finalists, refuse_others
-from sweeper.export.reproduce import alone, compare_with_record, refit_study
+from sweeper.export.reproduce import (
+    alone,
+    compare_with_record,
+    refit_study,
+    with_defined_objective,
+)
 from sweeper.export.trial_file import trial_file
 from sweeper.ledger import Ledger
 from sweeper.rundir import RunDir
@@ -516,6 +521,24 @@ def test_a_refit_may_have_more_parameters_than_the_constraints_allow(tmp_path: P
     config, _ = refit_study(results.run_dir, 0, "train+val")
     again = trained(config).trial(0)
     assert (again["state"], again["n_parameters"]) == ("COMPLETE", 58)
+
+
+def test_a_refit_of_a_trial_with_folds_needs_no_value_of_its_metric_on_validation_rows(
+    run_dir: RunDir, tmp_path: Path
+) -> None:
+    goal = "train.metrics=['auroc']", "study.metric=val_auroc", "study.direction=maximize"
+    loss = "train.loss=binary_cross_entropy", "study.folds=2"
+    results = trained(study_in(tmp_path, STUDY, *rows_of_parts(tmp_path), *goal, *loss))
+    config, row = refit_study(results.run_dir, 0, "train+val")
+    assert row["n_folds"] == 2
+
+    judged = with_defined_objective(config)
+    assert (judged.study.objectives, judged.study.directions) == (("val_loss",), ("minimize",))
+    again = trained(judged).trial(0)
+    assert (again["state"], again["final_val_auroc"]) == ("COMPLETE", None)
+    assert again["test_auroc"] is not None
+    other, _ = refit_study(run_dir, 0, "train+val")
+    assert with_defined_objective(other) is other
 
 
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(

@@ -210,11 +210,13 @@ def refit(
     """
     run_dir, number = find_trial(directory, trial)
     from sweeper.export.directory import export, refuse_output
-    from sweeper.export.reproduce import refit_study, refuse_another
+    from sweeper.export.reproduce import refit_study, refuse_another, with_defined_objective
 
     config, row = refit_study(run_dir, number, on)
     refuse_output(output, run_dir)
     spec = refuse_another(run_dir, trust_code=trust_code)
+    if row["n_folds"] > 1:
+        config = with_defined_objective(config)
     status, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
     refuse_none_complete(RunDir(config.run_dir), status)
     if code:
