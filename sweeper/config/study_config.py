@@ -398,10 +398,26 @@ class StudyConfig(Table):
         return self._count(kind, splitting)
 
     @property
-    def n_points(self) -> int | None:
+    def n_different(self) -> int | None:
         """How many different trials the search has; None if there are infinitely many.
 
         Trials that differ only in settings that their optimizer or kind of model ignores are equal.
+        """
+        counts: list[int | None] = []
+        for kind in self.kinds:
+            drawn = [key for key in self.search if key != "model.kind"]
+            users = {
+                key: [one for one in self._users(key) if self.is_of(kind, one)] for key in drawn
+            }
+            keys = [key for key in drawn if users[key]]
+            counts.append(self._count(kind, keys, self._optimizers_using(users)))
+        return _total(counts)
+
+    @property
+    def n_points(self) -> int | None:
+        """Like `n_different`, but as if no optimizer or kind of model used values by `same_as`.
+
+        This number limits how often repeated trials are drawn again, so trials depend on it.
         """
         drawn = [key for key in self.search if key != "model.kind"]
         return _total(
@@ -409,10 +425,17 @@ class StudyConfig(Table):
             for kind in self.kinds
         )
 
-    def _count(self, kind: ModelKind, keys: Sequence[str]) -> int | None:
-        """How many combinations of values of `keys` models of `kind` have."""
+    def _count(
+        self, kind: ModelKind, keys: Sequence[str], uses: Mapping[str, Wanted] | None = None
+    ) -> int | None:
+        """How many combinations of values of `keys` models of `kind` have.
+
+        `uses` says which optimizers use a setting; by default, those that have it themselves.
+        """
+        if uses is None:
+            uses = self._optimizers_using({key: [key] for key in self.search})
         only = {} if kind == "parts" else {"model.kind": kind}
-        return StructureSearch(self.search, keys, self.written, self._uses, only).count()
+        return StructureSearch(self.search, keys, self.written, uses, only).count()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -507,14 +530,20 @@ class StudyConfig(Table):
         links = {key: {"same_as": source} for key, source in settings.pop("same_as").items()}
         return {**settings, "search": {**settings["search"], **links}}
 
-    @property
-    def _uses(self) -> dict[str, Wanted]:
-        """The searched settings that only some of the drawn optimizers use."""
+    def _optimizers_using(self, users: Mapping[str, Sequence[str]]) -> dict[str, Wanted]:
+        """The searched settings that only some of the drawn optimizers use.
+
+        `users` are the settings that have the value of a searched one.
+        """
+        if not isinstance(self.optimizer, MixedOptimizerTable):
+            return {}
         names = tuple(str(name) for name in self.drawn_values("optimizer.name") or ())
         taking = {
-            key: tuple(name for name in names if takes(name, key.partition(".")[2]))
-            for key in self.search
-            if key.startswith("optimizer.") and isinstance(self.optimizer, MixedOptimizerTable)
+            key: tuple(
+                name for name in names if any(takes(name, one.partition(".")[2]) for one in own)
+            )
+            for key, own in users.items()
+            if all(one.startswith("optimizer.") for one in own)
         }
         return {key: ("optimizer.name", those) for key, those in taking.items() if those != names}
 
@@ -543,9 +572,12 @@ class StudyConfig(Table):
 
     def role(self, key: str) -> Role:
         """The role of a searched setting together with those that take its value."""
-        linked = [setting for setting, source in self.same_as.items() if source == key]
-        roles = [self._own_role(setting) for setting in (key, *linked)]
+        roles = [self._own_role(setting) for setting in self._users(key)]
         return Role.STRUCTURAL if Role.STRUCTURAL in roles else roles[0]
+
+    def _users(self, key: str) -> tuple[str, ...]:
+        """A searched setting, and those that take its value."""
+        return key, *(setting for setting, source in self.same_as.items() if source == key)
 
     def _own_role(self, key: str) -> Role:
         if key in (self.traced_arguments or ()):

@@ -380,7 +380,8 @@ def _queued_twice(config: StudyConfig) -> Iterator[str]:
 
 def _repeats(config: StudyConfig) -> Iterator[str]:
     """There are more trials than different settings."""
-    points, n_trials, sampler = config.n_points, config.study.n_trials, config.study.sampler.name
+    points, n_trials = config.n_different, config.study.n_trials
+    sampler = config.study.sampler.name
     if points is None or points >= n_trials:
         return
     if sampler == "grid" or is_function(sampler):  # both may end the study before trials repeat

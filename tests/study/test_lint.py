@@ -300,11 +300,17 @@ _WHEN = 'type="categorical",choices=[0.0,0.5],when={"model.depth"=[2,3]}'
             'optimizer.momentum={type="categorical",choices=[0.0,0.5,0.9]}',
             8,
         ),
+        (
+            f'optimizer.lr={_TWO},optimizer.name={{type="categorical",choices=["adam","sgd"]}},'
+            'optimizer.momentum={type="categorical",choices=[0.5,0.8,0.9]},'
+            'optimizer.b1={same_as="optimizer.momentum"}',
+            12,
+        ),
     ],
 )
 def test_trials_that_must_repeat_others_are_counted(search: str, points: int | None) -> None:
     config = _study(f"search={{{search}}}")
-    assert config.n_points == points
+    assert config.n_different == points
     if points is not None:
         more = _study(f"search={{{search}}}", f"study.n_trials={points + 2}")
         (warning,) = study_warnings(more)
