@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from sweeper.config.refusals import format_value
-from sweeper.config.search import FloatSearch, SearchEntry, ends
+from sweeper.config.search import FloatSearch, IntSearch, SearchEntry, ends
 from sweeper.config.space import unsearched_flaw
 from sweeper.config.table import Flaw
 from sweeper.trial import Scalar
@@ -72,10 +72,17 @@ def _unmet(place: str, key: str, entry: SearchEntry, wanted: tuple[Scalar, ...])
         return
     for value in wanted:
         if entry.has(value) is None:
-            every = entry.values() or ()
-            values = ", ".join(map(format_value, every[:_MAX_LISTED]))
-            values += ", ..." if len(every) > _MAX_LISTED else ""
-            yield Flaw(place, f"'{key}' is never {format_value(value)}", f"write one of {values}")
+            yield Flaw(place, f"'{key}' is never {format_value(value)}", f"write {_choice(entry)}")
+
+
+def _choice(entry: SearchEntry) -> str:
+    """What to write for a value of a setting that is not drawn from a continuous range."""
+    every = entry.values()
+    if every is None:
+        low, high = ends(entry)[:2]
+        return f"an integer that it draws, from {low} to {high}"
+    values = ", ".join(map(format_value, every[:_MAX_LISTED]))
+    return f"one of {values}{', ...' if len(every) > _MAX_LISTED else ''}"
 
 
 def _circles(search: Mapping[str, SearchEntry]) -> Iterator[Flaw]:
@@ -183,9 +190,17 @@ class StructureSearch:
         wanted_values = [when[key] for when in conditions if key in when]
         wanted_values += [wanted for owner, wanted in self.uses.values() if owner == key]
         wanted_values += [(value,) for name, value in self.only.items() if name == key]
+        entry, kept = self.search[key], self.kept(key)
+        values = entry.values()
+        if values is None and isinstance(entry, IntSearch):
+            # of very many integers, those that conditions name, and one for all others
+            named = [*wanted_values, () if kept is None else (kept,)]
+            values = {value for some in named for value in some if entry.has(value) is not None}
+            other = next(value for value in entry.in_range() if value not in values)
+            yield _Group(other, entry.count() - len(values))
         groups: dict[object, list[Scalar]] = {}
-        for value in self.search[key].values() or ends(self.search[key])[:1]:
-            says = (value == self.kept(key), *(value in wanted for wanted in wanted_values))
+        for value in ends(entry)[:1] if values is None else values:
+            says = (value == kept, *(value in wanted for wanted in wanted_values))
             groups.setdefault(says, []).append(value)
         for alike in groups.values():
             yield _Group(alike[0], len(alike))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import product
 from math import isclose, isfinite, prod
@@ -21,6 +21,7 @@ _HIGH = "highest value"
 _STEP = "distance between values, starting at low"
 _MAX_INTEGERS = 2**52  # samplers draw them as floats
 _MAX_STEPS = 100_000  # more have no effect, and take long to list
+_MAX_LISTED = 1_000_000  # arguments of user-defined functions may have more, such as seeds
 _LEAST = 1.2e-38
 _MOST_COMBINATIONS = 16  # of choices to test with
 _LOG = "whether to draw uniformly in the logarithm"
@@ -161,15 +162,17 @@ class IntSearch(_range_of(int)):
         """How many values there are."""
         return self._ranged() + sum(not self._in_range(value) for value in self.or_values)
 
-    def values(self) -> tuple[int, ...]:
-        """All values, ascending."""
+    def values(self) -> tuple[int, ...] | None:
+        """All values, ascending; None if there are too many to list."""
+        if self.count() > _MAX_LISTED:
+            return None
         return tuple(sorted({*self.in_range(), *self.or_values}))
 
-    def in_range(self) -> tuple[int, ...]:
+    def in_range(self) -> Sequence[int]:
         """The values in the range only, ascending."""
         if self.base is not None:
             return tuple(self.low << power for power in range(self._ranged()))
-        return tuple(range(self.low, self.high + 1, self.step))
+        return range(self.low, self.high + 1, self.step)
 
     def has(self, value: Scalar) -> Scalar | None:
         """The value of this entry that equals `value`, or None."""

@@ -267,7 +267,7 @@ class StudyConfig(Table):
         return self.search.get(self.same_as.get(key, key))
 
     def drawn_values(self, key: str) -> tuple[Scalar, ...] | None:
-        """All values that trials have for a setting; None for a continuous range."""
+        """All values that trials have for a setting; None if there are too many to list."""
         entry, own = self.entry(key), self.written(key)
         kept = () if own is None else (own,)
         if entry is None:

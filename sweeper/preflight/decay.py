@@ -150,7 +150,7 @@ def _models_of_kind(
 
 def _are_few(config: StudyConfig, kind: ModelKind) -> bool:
     """Whether a kind has so few models, none from a continuous range, that all are looked at."""
-    is_finite = all(config.search[key].count() for key in _searched(config, kind))
+    is_finite = all(config.search[key].values() for key in _searched(config, kind))
     return is_finite and prod(map(len, _options(config, kind))) <= _MAX_MODELS
 
 

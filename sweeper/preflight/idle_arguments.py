@@ -87,6 +87,8 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _values_to_try(entry: SearchEntry) -> tuple[Scalar, ...]:
     values = entry.values() or ends(entry)
+    if entry.type == "int" and entry.values() is None:
+        values = entry.low, (entry.low + entry.high) // 2, *values[1:]
     return (
         values if len(values) <= _MAX_VALUES else (values[0], values[len(values) // 2], values[-1])
     )

@@ -89,7 +89,7 @@ def _continuous(
     """Warnings about settings with a program for each of their infinitely many values."""
     n_trials, measure = n_proposals(config), cache(measure_compile)
     for key, entry in config.search.items():
-        if not config.structural[key] or entry.values() is not None or n_trials == 1:
+        if not config.structural[key] or entry.count() is not None or n_trials == 1:
             continue
         linked = [link for link, source in config.same_as.items() if source == key]
         found = next((obstacles[one] for one in (key, *linked) if one in obstacles), None)

@@ -38,6 +38,16 @@ def chances(entry: SearchEntry) -> dict[Scalar, float]:
     return found
 
 
+def _chances_of(
+    config: StudyConfig, keys: Sequence[str], most: int
+) -> dict[str, dict[Scalar, float]] | None:
+    """The chances of the values of settings; None if they have more than `most` combinations."""
+    if any((config.search[key].count() or 0) > most for key in keys):
+        return None
+    found = {key: chances(config.search[key]) for key in keys}
+    return found if math.prod(map(len, found.values())) <= most else None
+
+
 def families_of(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]]
 ) -> Iterator[tuple[dict[str, Scalar], float]]:
@@ -52,8 +62,8 @@ def families_of(
 def _families_of(
     config: StudyConfig, traced: Mapping[str, Sequence[Scalar]], kind: ModelKind
 ) -> Iterator[tuple[dict[str, Scalar], float]]:
-    entries = {key: chances(config.search[key]) for key in _family_settings(config, traced, kind)}
-    if math.prod(len(entry) for entry in entries.values()) > _MAX_FAMILIES:
+    entries = _chances_of(config, _family_settings(config, traced, kind), _MAX_FAMILIES)
+    if entries is None:
         return
     # a value that trials draw: the file's own value need not be among them
     traced_values = {key: values[0] for key, values in traced.items()}
@@ -162,8 +172,8 @@ def _structures_of_parts(
     keys = [key for key in config.search if config.splits(key, "parts") and key not in traced]
     if any(config.search[key].when for key in keys):
         return
-    entries = {key: chances(config.search[key]) for key in keys}
-    if math.prod(len(entry) for entry in entries.values()) > _MAX_STRUCTURES:
+    entries = _chances_of(config, keys, _MAX_STRUCTURES)
+    if entries is None:
         return
     for values in product(*(entry.items() for entry in entries.values())):
         drawn = zip(entries, values, strict=True)

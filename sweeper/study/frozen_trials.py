@@ -44,7 +44,7 @@ def written_distributions(config: StudyConfig) -> dict[str, BaseDistribution]:
         if isinstance(entry, CategoricalSearch) or not entry.or_values:
             known[name] = AS_WRITTEN.distribution(entry)
         elif isinstance(entry, IntSearch) and entry.base is not None:
-            known[name] = CategoricalDistribution(entry.values())
+            known[name] = CategoricalDistribution(entry.values() or ())
         else:
             known[or_name(name)] = CategoricalDistribution((_RANGE, *entry.or_values))
             known[name] = AS_WRITTEN.distribution(entry)

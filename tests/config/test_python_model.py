@@ -63,6 +63,18 @@ def test_a_continuous_key_gives_infinitely_many_structures() -> None:
     assert study(PYTHON, search).n_structures is None
 
 
+WIDE = 'model.seed = { type = "int", low = 0, high = 2147483647 }\n'
+
+
+def test_structures_of_very_many_integers_are_counted_without_a_list_of_them() -> None:
+    some = 'model.count = { type = "int", low = 1, high = 4, when = { "model.seed" = [1, 2] } }\n'
+    config = study(PYTHON, f"[search]\n{WIDE}{some}")
+    assert config.drawn_values("model.seed") is None
+    assert config.n_structures == config.n_different == 2**31 - 2 + 2 * 4
+    with pytest.raises(StudyError, match="write an integer that it draws, from 0 to 2147483647"):
+        study(PYTHON, f"[search]\n{WIDE}{some.replace('[1, 2]', '[-1]')}")
+
+
 def test_a_trial_of_a_mixed_study_has_the_settings_of_its_kind() -> None:
     config = study(OF_BOTH, SEARCH + KIND)
     alone = study(MLP + "dropout = 0.25\n", SEARCH.replace("model.channels", "model.width"))

@@ -77,3 +77,8 @@ def test_an_argument_may_matter_for_one_choice_of_another(more: list[str], tmp_p
     assert [one.partition(" ")[0] for one in found] == [
         f"search.model.{one.partition('=')[0]}" for one in more
     ]
+
+
+def test_very_many_integers_are_tried_at_both_ends_and_in_the_middle(tmp_path: Path) -> None:
+    (told,) = _idle(tmp_path, 'unheard={type="int",low=0,high=2147483647}')
+    assert "builds the same model for 0, 1073741823 and 2147483647; use the argument" in told

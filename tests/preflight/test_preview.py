@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from sweeper import api
 from sweeper.preflight.preview import idle_threads, target_range
+from tests.in_process import study_in
+from tests.small_studies import DIGITS, PARTS
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,39 @@ def test_the_range_of_a_target_far_from_zero_has_digits_of_its_own() -> None:
     expected = {"mean": 5_800_000, "deviation": 29, "least": 5_799_971, "greatest": 5_800_029}
     assert target_range(values) == expected
     assert target_range(values[:1])["least"] == 5_799_971
+
+
+USERS = """
+import equinox as eqx
+import jax
+import optax
+
+
+def net(in_size, out_size, seed, key):
+    return eqx.nn.Linear(in_size, out_size, key=jax.random.fold_in(key, seed))
+
+
+def make(lr, seed):
+    return optax.adam(lr * (1 + seed % 7))
+"""
+_NET = "{kind='python',function='wide_users:net'"
+_DECAY = "optimizer.weight_decay=0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "settings"),
+    [
+        (DIGITS, "model.seed", (f"model={_NET}}}", _DECAY)),
+        (PARTS, "model.b.seed", (f"model.b={_NET},input='a'}}", _DECAY)),
+        (DIGITS, "optimizer.seed", ("optimizer={name='wide_users:make',lr=1e-3}",)),
+    ],
+)
+def test_an_argument_may_be_one_of_very_many_integers(
+    text: str, key: str, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "wide_users.py").write_text(USERS, encoding="utf-8")
+    bound = "study.constraints=[{metric='n_parameters',max=100000}]"
+    wide = f"search={{{key}={{type='int',low=0,high=2147483647}}}}"
+    config = study_in(tmp_path, text, *settings, bound, wide)
+    assert api.check(config).name == config.study.name
+    assert api.plan(config).as_dict()["structures_in_space"] == 2**31
