@@ -63,7 +63,8 @@ def class_weights(
     weights of the latter, if they have any.
 
     Raises:
-        DataError: a weight names an unknown class, or a class has no training row to balance it.
+        DataError: a weight names an unknown class, or a class has no training row, or none that
+        counts, to balance it.
     """
     weights = config.data.class_weights
     if weights == "none":
@@ -91,14 +92,18 @@ def _balanced_weights(
     rows: NDArray[Any] | None,
 ) -> tuple[float, ...]:
     """Like scikit-learn's `compute_class_weight`, on the training rows and their weights."""
-    counts = np.bincount(y[train], rows, minlength=len(class_names))
-    absent = [f"'{name}'" for name, count in zip(class_names, counts, strict=True) if not count]
-    if absent:
+    n_rows = np.bincount(y[train], minlength=len(class_names))
+    counts = n_rows if rows is None else np.bincount(y[train], rows, minlength=len(class_names))
+    if absent := [f"'{name}'" for name, n in zip(class_names, n_rows, strict=True) if not n]:
         found = f"no training row is of class {listed(absent)}"
         ways = ["a weight for each class"]
         if can_stratify(config, np.bincount(y, minlength=len(class_names)).tolist()):
             ways.insert(0, "data.split.stratify = true")
         hint = f"write {listed(ways, 'or')}"
+        raise DataError(config.problem("data.class_weights", found, hint))
+    if idle := [f"'{name}'" for name, n in zip(class_names, counts, strict=True) if not n]:
+        found = f"all training rows of class {listed(idle, 'or')} have weight 0"
+        hint = "write weights above 0 for some of them, or a weight for each class"
         raise DataError(config.problem("data.class_weights", found, hint))
     total = len(train) if rows is None else rows.sum(dtype=np.float64)
     return tuple((total / (len(class_names) * counts)).tolist())

@@ -145,6 +145,16 @@ def test_a_split_without_any_weight_is_refused(make_study) -> None:
         prepare(folded)
 
 
+def test_a_class_whose_rows_do_not_count_cannot_be_balanced(make_study) -> None:
+    balanced = f'{CSV}{WEIGHT}class_weights = "balanced"\n'
+    with pytest.raises(DataError) as caught:
+        prepare(make_study(balanced, table(np.where(KINDS == "a", 0, 1))))
+    assert str(caught.value).endswith(
+        "data.class_weights: all training rows of class 'a' have weight 0; write weights above 0 "
+        "for some of them, or a weight for each class"
+    )
+
+
 def test_rows_without_weight_do_not_make_a_metric_computable(make_study) -> None:
     ordered = CSV + WEIGHT + 'split = { time = "size", as_feature = true }\n'
     frame = pd.DataFrame({"size": np.arange(N), "kind": KINDS, "w": np.where(KINDS == "a", 0, 1)})
