@@ -107,7 +107,8 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
 
 
 def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Iterator[str]:
-    """What trials do not take over from the saved model."""
+    """What trials do not take over from the saved model, or not in the same unit."""
+    yield from _other_unit(start, data)
     for name in config.search:
         if config.role(name) is INITIAL:
             yield f"search.{name} changes nothing: trials start with the weights of the saved model"
@@ -133,6 +134,23 @@ def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Ite
     if reshaped:
         shown = ", ".join(reshaped[:5]) + (", ..." if len(reshaped) > 5 else "")
         yield f"trials of {shown} {fresh}: the saved state of {saved_name} has other arrays"
+
+
+def _other_unit(start: SavedStart, data: Dataset) -> Iterator[str]:
+    """A message if either the study or the saved model has standardized targets, but not both."""
+    was_scaled, is_scaled = (
+        any(scale != 1 for scale in scales)
+        for scales in (start.file.record["data"]["spec"]["y_scale"], data.y_scale)
+    )
+    if was_scaled == is_scaled:
+        return
+    own, standard = "in their own unit", "of mean 0 and deviation 1"
+    before, now = (standard, own) if was_scaled else (own, standard)
+    setting = "standard" if was_scaled else "none"
+    yield (
+        f"{start.file.name} was trained on targets {before}, but this study has targets {now}, so "
+        f'its first outputs are in the wrong unit; write data.target_scale = "{setting}"'
+    )
 
 
 def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:

@@ -394,3 +394,24 @@ def test_a_refit_that_adds_other_values_says_to_export_the_trial(tmp_path: Path)
         assert str(refused.value).endswith(
             "a refit adds rows with values that it does not know: export the trial as it is"
         )
+
+
+@pytest.mark.parametrize(("before", "now"), [("standard", "none"), ("none", "standard")])
+def test_targets_in_another_unit_than_those_of_the_saved_model_are_reported(
+    before: str, now: str, tmp_path: Path
+) -> None:
+    numbers = "data.name=diabetes", "train.loss=mse", "train.metrics=[]", "train.batch_size=64"
+    few = "search={}", "study.n_trials=1", "train.epochs=1"
+    scale = "data.target_scale={}".format
+    first, _ = run(tmp_path, "first", *numbers, *few, scale(before))
+    export(first.root, 0, 0, tmp_path / "saved")
+    units = {"standard": "of mean 0 and deviation 1", "none": "in their own unit"}
+    for setting, said in ((before, []), (now, [f"targets {units[before]}, but", units[now]])):
+        again = configured(tmp_path, "again", *numbers, *few, scale(setting))
+        start = find_start(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
+        assert start is not None
+        told = [one for one in describe_start(again, start, prepared(again)) if "unit" in one]
+        assert len(told) == bool(said)
+        for message in told:
+            assert all(part in message for part in said)
+            assert message.endswith(f'write data.target_scale = "{before}"')
