@@ -296,7 +296,8 @@ def score_of(config: StudyConfig, data: Dataset) -> Score:
 
     def score(predictions: NDArray[Any], y: Targets) -> NDArray[Any]:
         found = measured(_outputs(data, predictions), y.y, y.weights)
-        value = sign * np.nan_to_num(np.asarray(found, np.float64), nan=-math.inf)
+        value = sign * np.asarray(found, np.float64)
+        value[np.isnan(value)] = -math.inf  # whichever values are better
         return np.stack([value, _likelihood(data, predictions, y)], axis=1)
 
     return score

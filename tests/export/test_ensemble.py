@@ -28,10 +28,12 @@ from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.export.confirm import finalists, rank_finalists
 from sweeper.export.ensemble import (
+    Targets,
     candidates,
     measure_again,
     measure_ensemble,
     not_repeatable,
+    score_of,
     select,
 )
 from sweeper.export.ensemble_directory import export_ensemble
@@ -486,6 +488,18 @@ def build(in_size, out_size, key):
     assert sweeper.run(config, observer=observe).state == "finished"
     said = "no ensemble: MemoryError: no memory is left; to try again: python -m sweeper ensemble "
     assert [one.removeprefix(said) for one in told if "ensemble" in one] == [str(config.run_dir)]
+
+
+def test_a_model_without_a_value_of_the_metric_is_the_worst(tmp_path: Path) -> None:
+    config = study_in(
+        tmp_path, DIGITS, *CLASSES, "study.metric=val_loss", "study.direction=minimize"
+    )
+    data = prepared(config)
+    y = Targets.of(data, "val")
+    predictions = np.stack([np.full((len(y), 3), np.nan), np.full((len(y), 3), 1 / 3)])
+    score = score_of(config, data)
+    assert score(predictions, y)[:, 0].tolist() == [-np.inf, pytest.approx(-np.log(3))]
+    assert select(predictions, y, 1, score) == [1]
 
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
