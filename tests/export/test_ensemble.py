@@ -412,8 +412,9 @@ def test_a_study_averages_its_models_at_the_end_if_asked(tmp_path: Path) -> None
 
 
 def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # paths are not wrapped
     few = study_in(tmp_path, DIGITS, *CLASSES, "study.n_trials=2", "results.ensemble=4")
     root = trained(few).run_dir.root
     run_dir = RunDir(root)
