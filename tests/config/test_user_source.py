@@ -50,7 +50,7 @@ def test_every_imported_file_next_to_the_study_has_a_digest(modules: Path) -> No
 def without_source(text: str, name: str) -> FunctionType:
     """A function as in `python -c`, of which there is only the compiled code."""
     values: dict[str, Any] = {"__name__": "__main__"}
-    exec(text, values)
+    exec(compile(text, "<none>", "exec"), values)  # Python 3.13 has the source of "<string>"
     return values[name]
 
 
