@@ -208,8 +208,7 @@ class ScheduleTable(Table):
     round_epochs: Count | None = Field(
         default=None,
         description="maximum epochs between commits; default: the epochs between the rungs of "
-        "halving, asha or hyperband; otherwise a quarter of all epochs, or more if there is no "
-        "pruner",
+        "halving, asha or hyperband; otherwise a quarter of all epochs, or more without a pruner",
         examples=[5],
     )
 
