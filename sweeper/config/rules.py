@@ -105,8 +105,10 @@ def check_grid(
         hint = "remove them, or write another study.sampler"
         yield Flaw("study.enqueue", "trials to start with, but a grid tries all values", hint)
     for setting, entry in search.items():
-        if entry.count() is None:
-            found = "a continuous range, which a grid cannot cover"
+        if entry.values() is None:
+            count = entry.count()
+            what = "a continuous range" if count is None else f"{count} integers"
+            found = f"{what}, which a grid cannot cover"
             yield Flaw(f"search.{setting}", found, "write step = ..., or choices")
 
 

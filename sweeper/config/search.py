@@ -21,7 +21,7 @@ _HIGH = "highest value"
 _STEP = "distance between values, starting at low"
 _MAX_INTEGERS = 2**52  # samplers draw them as floats
 _MAX_STEPS = 100_000  # more have no effect, and take long to list
-_MAX_LISTED = 1_000_000  # arguments of user-defined functions may have more, such as seeds
+_MAX_LISTED = 10_000_000  # as many as a count has; arguments of functions may have more
 _LEAST = 1.2e-38
 _MOST_COMBINATIONS = 16  # of choices to test with
 _LOG = "whether to draw uniformly in the logarithm"
@@ -166,7 +166,8 @@ class IntSearch(_range_of(int)):
         """All values, ascending; None if there are too many to list."""
         if self.count() > _MAX_LISTED:
             return None
-        return tuple(sorted({*self.in_range(), *self.or_values}))
+        ranged = self.in_range()
+        return tuple(sorted({*ranged, *self.or_values}) if self.or_values else ranged)
 
     def in_range(self) -> Sequence[int]:
         """The values in the range only, ascending."""

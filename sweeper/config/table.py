@@ -34,8 +34,8 @@ class FlawKind(Enum):
 class Flaw:
     """What is wrong at a dotted `key`, and how to fix it; a problem without its file and line.
 
-    `meant` is the key that an unknown one was probably meant to be. `value` is the
-    invalid one, if the flaw has a `kind` and something is written.
+    `meant` is the key that an unknown one was probably meant to be. A `kind` that is about
+    a value comes with this `value`.
     """
 
     key: str

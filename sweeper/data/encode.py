@@ -231,12 +231,13 @@ def _numbers(
         with np.errstate(over="ignore"):
             _refuse_large(config, raw, np.square(numbers).sum(axis=0))
         if {"rmse", "r2"}.intersection(config.train.metrics):
-            _refuse_small(config, raw, numbers[split.train].std(axis=0))
+            _refuse_small(config, raw, _deviations(numbers[split.train]))
     target = transformed(numbers, transform)
     n_targets = len(raw.targets)
     if not config.data.standardizes_targets:
-        if transform == "none" and _reports_squares(config.train):
-            _refuse_small(config, raw, target[split.train].std(axis=0))
+        has_squares = _reports_squares(config.train) or "r2" in config.train.metrics
+        if transform == "none" and has_squares:
+            _refuse_small(config, raw, _deviations(target[split.train]))
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
     # also if features are scaled to [0, 1], since losses expect targets of deviation 1
     scaler: Any = StandardScaler()
@@ -263,6 +264,11 @@ def _reports_squares(train: TrainTable) -> bool:
     if isinstance(train, AlternatingTable):
         kinds = [loss.kind for loss in train.by_loss.values()]
     return not _SQUARED.isdisjoint((*kinds, *train.metrics))
+
+
+def _deviations(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The deviation of each column, exactly 0 if it is constant."""
+    return np.where(np.ptp(rows, axis=0) == 0, 0.0, rows.std(axis=0))
 
 
 def _refuse_large(config: StudyConfig, raw: RawData, squares: NDArray[np.float64]) -> None:

@@ -139,6 +139,10 @@ def _exact_forms(value: Any) -> Iterable[Hashable]:
         yield moment.isoformat()
     elif not isinstance(value, str):
         yield str(value)
+    if isinstance(value, np.datetime64):  # without seconds that are 0
+        shortest = str(np.datetime_as_string(value, unit="auto"))
+        yield shortest.replace("T", " ")
+        yield shortest
 
 
 class KnownValues:

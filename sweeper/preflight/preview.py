@@ -252,7 +252,7 @@ def target_range(values: NDArray[np.floating]) -> dict[str, float]:
 
     A least value of 0 stays 0, also after scaling and back.
     """
-    digits = 6 - int(np.ceil(np.log10(np.ptp(values) or 1.0)))
+    digits = 6 - int(np.ceil(np.log10(np.ptp(values) or np.abs(values).max() or 1.0)))
     measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
     return {what: round(float(of(values)), digits) + 0.0 for what, of in measures.items()}
 

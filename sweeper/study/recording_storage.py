@@ -132,8 +132,8 @@ class RecordingStorage(InMemoryStorage):
     def _as_read(self, value: Any) -> Any:
         """A value to store, as it is read from a ledger; one that is not JSON is refused later."""
         if self._is_read_as_json:
-            with suppress(TypeError, ValueError):
-                return json.loads(json.dumps(value))
+            with suppress(TypeError, ValueError, AttributeError):
+                return json.loads(json.dumps(value, default=lambda one: one.item()))  # of NumPy
         return value
 
     def _record(self, trial_id: int, key: str, value: Any) -> None:

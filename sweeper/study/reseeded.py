@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -170,6 +171,12 @@ def _inside(value: object, path: str) -> Iterator[tuple[str, object]]:
         yield from ((f"{path}[{place}]", item) for place, item in enumerate(items))
     elif type(value).__name__ == "LazyRandomState":
         yield path, cast("Any", value).rng
+    elif isinstance(value, partial):
+        yield f"{path}.func", value.func
+        yield f"{path}.args", value.args
+        yield f"{path}.keywords", value.keywords
+    elif isinstance(value, MethodType | BuiltinMethodType):
+        yield f"{path}.__self__", value.__self__
     elif isinstance(value, BaseSampler | BasePruner) or _package(value) not in _WITHOUT:
         state: Any = object.__getstate__(value)  # attributes in `__dict__` and in `__slots__`
         for attributes in state if isinstance(state, tuple) else (state,):

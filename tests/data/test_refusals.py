@@ -305,6 +305,16 @@ def test_targets_whose_squares_are_0_are_refused(make_study, loss: str, scale: s
     prepare(make_study(regression, table, loss="mae", precision="float32"))
 
 
+def test_small_targets_are_refused_for_r2_and_accepted_if_constant(make_study) -> None:
+    small = CSV.replace('"kind"', '"size"') + 'target_scale = "none"\n'
+    table = "size,kind\n" + "".join(f"{i}e-21,{i}\n" for i in range(1, 13))
+    by_r2 = 'mae", metrics = ["r2"], task = "numbers'
+    (problem,) = refusal(make_study(small, table, loss=by_r2, precision="float32"))
+    assert "squares too small for float32" in problem
+    constant = "size,kind\n" + "".join(f"0.0001,{i}\n" for i in range(1, 13))
+    prepare(make_study(small, constant, loss="mse", precision="float32"))
+
+
 def test_text_that_never_repeats_is_refused(make_study) -> None:
     table = "size,name,kind\n" + "".join(f"{i},name {i},{i % 2}\n" for i in range(101))
 

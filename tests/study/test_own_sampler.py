@@ -398,6 +398,7 @@ def run_by_rounds(config: StudyConfig) -> None:
 
 
 _REMEMBERING = """\
+import numpy as np
 from optuna.pruners import NopPruner
 from optuna.samplers import RandomSampler
 
@@ -415,6 +416,7 @@ class Noting(RandomSampler):
     def before_trial(self, study, trial):
         kept = {trial.number: (trial.number, 1)}
         study.set_user_attr("kept", kept)
+        study.set_user_attr("number", np.float32(trial.number))
         study._storage.set_trial_user_attr(trial._trial_id, "kept", kept)
         study._storage.set_trial_system_attr(trial._trial_id, "kept", kept)
 """
@@ -443,7 +445,8 @@ def test_what_a_sampler_stores_is_read_as_after_a_resume(tmp_path: Path) -> None
     for study_ in (begun._study, resumed._study):
         (trial,) = study_.trials
         expected = {"kept": {"0": [0, 1]}}
-        assert study_.user_attrs == trial.user_attrs == expected
+        assert study_.user_attrs == {**expected, "number": 0.0}
+        assert trial.user_attrs == expected
         assert trial.system_attrs["kept"] == expected["kept"]
 
 
@@ -461,6 +464,8 @@ def test_brute_force_ends_with_the_space(tmp_path: Path) -> None:
 
 
 _HOLDING = """\
+from functools import partial
+
 import numpy as np
 from optuna.samplers import BaseSampler, RandomSampler
 
@@ -478,7 +483,9 @@ class Holding(BaseSampler):
         elif place == "sampler":
             self._held = [RandomSampler()]
         else:
-            held = {"list": Helper().rng, "dict": {"lr": Helper().rng}, "object": Helper()}
+            rng = Helper().rng
+            held = {"list": rng, "dict": {"lr": rng}, "object": Helper()}
+            held |= {"method": rng.uniform, "partial": partial(type(rng).uniform, rng)}
             self._held = [held[place]]
 
     def infer_relative_search_space(self, study, trial):
@@ -491,6 +498,8 @@ class Holding(BaseSampler):
         held = self._held[0]
         if isinstance(held, RandomSampler):
             return held.sample_independent(study, trial, name, distribution)
+        if callable(held):
+            return held(distribution.low, distribution.high)
         rng = held[name] if isinstance(held, dict) else getattr(held, "rng", held)
         return rng.uniform(distribution.low, distribution.high)
 
@@ -510,7 +519,7 @@ def drawn_by(directory: Path, chosen: str) -> list[object]:
     return [spec.drawn["lr"] for spec in OptunaStudy(study_in(directory, text)).ask(3, 0)]
 
 
-@pytest.mark.parametrize("place", ["list", "dict", "object", "sampler"])
+@pytest.mark.parametrize("place", ["list", "dict", "object", "sampler", "method", "partial"])
 def test_generators_in_containers_and_objects_are_seeded(place: str, tmp_path: Path) -> None:
     first = drawn_by(tmp_path, f"Holding',place='{place}'")
     assert drawn_by(tmp_path, f"Holding',place='{place}'") == first

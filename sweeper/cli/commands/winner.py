@@ -211,11 +211,14 @@ def refit(
     run_dir, number = find_trial(directory, trial)
     from sweeper.export.directory import export, refuse_output
     from sweeper.export.reproduce import refit_study, refuse_another, with_defined_objective
+    from sweeper.sweep.session.ownership import refuse_foreign
 
     config, row = refit_study(run_dir, number, on)
     refuse_output(output, run_dir)
     spec = refuse_another(run_dir, trust_code=trust_code)
     if row["n_folds"] > 1:
+        if not trust_code:
+            refuse_foreign(config, run_dir)  # before functions of the study read its data
         config = with_defined_objective(config)
     status, code = _train_again(run_dir, config, spec, trust_code, fresh=fresh, quiet=quiet)
     refuse_none_complete(RunDir(config.run_dir), status)

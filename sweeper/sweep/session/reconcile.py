@@ -15,6 +15,7 @@ from sweeper.config.toml import toml_value
 from sweeper.errors import FRESH, Problem, StudyError, SweeperError, listed
 from sweeper.process import installed_versions
 from sweeper.rundir import RunDir
+from sweeper.scheduler.signature import short_hash
 from sweeper.sweep.session.user_code import changed_code, only_proposes
 
 # Where a class runs, what is kept and when a study ends: no row depends on these silently.
@@ -56,6 +57,8 @@ _ORDERED = ("search", "train.losses")
 # A study that differs in these can learn from the trials of another.
 _LEARNT_ACROSS = ("search", "study.sampler", "study.pruner", "train.metrics")
 
+# the device that earlier versions recorded for every ARM processor, which does not say which one
+_UNKNOWN_CPU = f"cpu ({short_hash('')})"
 _FRESH = f"start over with {FRESH}, which moves the old directory aside"
 _ELSEWHERE = "change study.name (or results.dir if it is set)"
 _BACK = f"restore it, {_ELSEWHERE}, or {_FRESH}"
@@ -113,7 +116,7 @@ def environment_changes(began: Mapping[str, str], now: Mapping[str, str]) -> tup
     return tuple(
         Change(name, before or "absent", now[name] or "absent")
         for name, before in began.items()
-        if name in now and now[name] != before
+        if name in now and now[name] != before and before != _UNKNOWN_CPU
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.errors import StudyError
 from sweeper.process import LIBRARIES, installed_versions
+from sweeper.scheduler.signature import short_hash
 from sweeper.sweep.session.reconcile import (
     Change,
     InitialWeights,
@@ -206,6 +207,8 @@ def test_recorded_libraries_and_flags_that_differ_are_reported() -> None:
         Change("torch", "2.10", "absent"),
     )
     assert environment_changes({}, now) == ()
+    # of ARM processors, earlier versions only recorded that the system says nothing of them
+    assert environment_changes({"device": f"cpu ({short_hash('')})"}, now) == ()
 
 
 def test_rows_are_marked_with_every_change_so_far() -> None:

@@ -20,6 +20,7 @@ def test_settings_of_the_command_line_are_written_as_they_can_be_given_again(
         "study.sampler={name='random'}",
         "study.name=mine",
         "study.pruner=\n{name='none'}",
+        "search.train.batch_size={type='categorical',choices=[16,\n 32]}",
     )
     config = study_in(tmp_path, DIGITS, *given)
     run_dir = RunDir(config.run_dir)
@@ -33,6 +34,7 @@ def test_settings_of_the_command_line_are_written_as_they_can_be_given_again(
         'study.sampler={ name = "random" }',
         'study.name="mine"',
         'study.pruner={ name = "none" }',
+        'search.train.batch_size={ type = "categorical", choices = [16, 32] }',
     ]
     assert load(run_dir.study_file, written).canonical() == config.canonical()
 
