@@ -234,6 +234,25 @@ def test_no_command_runs_code_of_a_run_directory_from_elsewhere(theirs: Theirs, 
     assert contents(theirs.directory / "best") == before
 
 
+def test_a_refit_of_a_study_with_folds_from_elsewhere_does_not_read_its_data(
+    tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = Theirs(tmp_path)
+    (tmp_path / "marking.py").write_text(marking(tmp_path), encoding="utf-8")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    settings = f"results.dir={theirs.run_dir.root}", "study.folds=2"
+    with monkeypatch.context() as patch:
+        patch.setenv(STATE, str(theirs.state))
+        sweeper.run(sweeper.load_study(tmp_path / "study.toml", settings))
+    for file in (theirs.run_dir.ledger, theirs.run_dir.backup):  # as published tables only
+        file.unlink()
+    (tmp_path / "armed").touch()
+
+    refused = refusal_of("refit", str(theirs.run_dir.root), "0", "--quiet")
+    assert "--trust-code" in str(refused)
+    assert not theirs.marker.exists()
+
+
 def test_trusted_code_runs(theirs: Theirs, here: Path) -> None:
     (here / "rows.csv").write_text("x0,x1\n1,2\n", encoding="utf-8")
     run_dir, rows = str(theirs.run_dir.root), str(here / "rows.csv")
