@@ -447,6 +447,10 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     assert late in said_by("export", str(root), "ensemble", "--to", str(tmp_path / "out"))
     assert latest_verdicts(replace(record, completed=None), run_dir, 3) == verdicts(record)
 
+    two = replace(record, members=tuple(EnsembleMember(trial, 0, 1) for trial in (0, 1)))
+    write_ensemble(run_dir, two)
+    assert late in said_by("confirm", str(root), "--ensemble", "--seeds", "2", "--quiet")
+
     run_dir.saved(record.members[0].trial).unlink()
     found = f"the weights of trial {record.members[0].trial} are not kept, but the ensemble "
     found += "averages them; select one with: python -m sweeper ensemble "

@@ -26,7 +26,7 @@ from sweeper.cli.commands.printing import print_exported, print_json, print_show
 from sweeper.cli.commands.training import refuse_none_complete, train_study
 from sweeper.cli.console import announce
 from sweeper.errors import Problem, StudyError
-from sweeper.results.ensemble import EnsembleRecord, read_ensemble
+from sweeper.results.ensemble import EnsembleRecord, outdated, read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -103,6 +103,10 @@ def confirm(
     print_shown("")
     if record is not None:
         print_shown(*trial_tables.ensemble_again(again, record), "")
+        from sweeper.results.listing import read_trials
+
+        if why := outdated(record, run_dir, read_trials(run_dir).n_complete):
+            print_shown(why, "")
     print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
     if len(objectives) == 1:
         for way in trial_tables.after_confirming(run_dir, rows[0]):
