@@ -73,7 +73,9 @@ def export(
         number: int | Literal["ensemble"] | None = ENSEMBLE
     else:
         run_dir, number = find_trial(directory, trial)
-    is_best = number is None
+    from sweeper.results.listing import read_trials
+
+    known, is_best = read_trials(run_dir), number is None  # a damaged table is refused first
     if kind != "equinox":
         from sweeper.export.formats import export_as
 
@@ -88,9 +90,7 @@ def export(
         from sweeper.export import export as write
 
         written, number = None, write(run_dir.root, number, member, output, trust_code=trust_code)
-    from sweeper.results.listing import read_trials
-
-    known, warning = read_trials(run_dir), None
+    warning = None
     if isinstance(number, int):
         row = known.row(number)
         warning = None if row is None else formatting.violates(row, is_best=is_best)
