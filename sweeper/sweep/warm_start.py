@@ -149,7 +149,8 @@ def _other_unit(start: SavedStart, data: Dataset) -> Iterator[str]:
     setting = "standard" if was_scaled else "none"
     yield (
         f"{start.file.name} was trained on targets {before}, but this study has targets {now}, so "
-        f'its first outputs are in the wrong unit; write data.target_scale = "{setting}"'
+        "its first outputs are in the wrong unit; for a new study, write data.target_scale = "
+        f'"{setting}"'
     )
 
 

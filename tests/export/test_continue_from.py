@@ -414,4 +414,4 @@ def test_targets_in_another_unit_than_those_of_the_saved_model_are_reported(
         assert len(told) == bool(said)
         for message in told:
             assert all(part in message for part in said)
-            assert message.endswith(f'write data.target_scale = "{before}"')
+            assert message.endswith(f'for a new study, write data.target_scale = "{before}"')
