@@ -298,7 +298,6 @@ def score_of(config: StudyConfig, data: Dataset) -> Score:
         found = measured(_outputs(data, predictions), y.y, y.weights)
         value = sign * np.asarray(found, np.float64)
         value[np.isnan(value)] = -math.inf  # whichever values are better
-        value = np.nan_to_num(value)  # differences of infinite values would not be numbers
         return np.stack([value, _likelihood(data, predictions, y)], axis=1)
 
     return score

@@ -248,9 +248,9 @@ def _targets(data: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def target_range(values: NDArray[np.floating]) -> dict[str, float]:
-    """Measures of a target, to six digits of its range: 32-bit floats may not keep more.
+    """Measures of a target, to six digits of its range (or of a constant, which has none).
 
-    A least value of 0 stays 0, also after scaling and back.
+    32-bit floats may not keep more. A least value of 0 stays 0, also after scaling and back.
     """
     digits = 6 - int(np.ceil(np.log10(np.ptp(values) or np.abs(values).max() or 1.0)))
     measures = {"mean": np.mean, "deviation": np.std, "least": np.min, "greatest": np.max}
