@@ -103,15 +103,18 @@ def merge_outcomes(work: Work, outcomes: Sequence[Outcome]) -> Outcome:
     """The outcome of `work` from those of its parts, trained one after the other.
 
     It has the lowest of their ceilings, which holds for each of them. Its program came from the
-    cache if all that were compiled did. All other fields are those of the last part.
+    cache if all that were compiled did. Its place is that of the last part that trained, since a
+    worker that died does not say its device. All other fields are those of the last part.
     """
     lanes = {lane.number: lane for outcome in outcomes for lane in outcome.lanes}
     compiled = [outcome for outcome in outcomes if outcome.compile_s]
+    trained = [outcome for outcome in outcomes if outcome.digests]
     return replace(
         outcomes[-1],
         bucket=work.bucket,
         lanes=tuple(lanes[number] for number in work.bucket.numbers),
         digests={file: digest for o in outcomes for file, digest in o.digests.items()},
+        place=(trained or outcomes)[-1].place,
         started_at=outcomes[0].started_at,
         compile_s=sum(outcome.compile_s for outcome in outcomes),
         cache_hit=bool(compiled) and all(outcome.cache_hit for outcome in compiled),

@@ -114,3 +114,14 @@ def test_a_split_bucket_has_the_costs_of_all_its_parts() -> None:
 
     assert (outcome.compile_s, outcome.cache_hit) == (0.5, True)
     assert (outcome.memory_predicted_bytes, outcome.finished_at) == (900, 20.0)
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_a_split_bucket_ran_where_its_last_part_trained(culprit: int) -> None:
+    executor = SimulatedExecutor(lambda spec, epoch: (1.0,), lambda spec: spec.number == culprit)
+    place = replace(PLACE, device="cuda:0")
+
+    def attempt(part: Work) -> Outcome:
+        return replace(executor.attempt(part), place=place)
+
+    assert Retrying(attempt, 0).train(work(0, 1, 2, 3)).place == place
