@@ -13,7 +13,7 @@ import pytest
 from sweeper.errors import DamagedLedgerError
 from sweeper.ledger import Closing, Ledger
 from sweeper.ledger.checking import missing_rows
-from sweeper.sweep.verify import restore_ledger, verify
+from sweeper.sweep.verify import repair, restore_ledger, verify
 from sweeper.trial import Memory
 from tests.crashes import Study
 from tests.ledger.test_ledger import write_rounds
@@ -68,6 +68,7 @@ def test_a_ledger_that_lacks_rows_is_refused(
     with pytest.raises(DamagedLedgerError, match=REMOVED[what]):
         study.run()
     restore_ledger(study.run_dir)
+    repair(study.run_dir)
     assert verify(study.run_dir).damage == ()
 
 

@@ -114,7 +114,9 @@ def verify(
     ] = False,
     restore: Annotated[
         bool,
-        typer.Option("--restore-ledger", help="Replace a damaged ledger with its backup."),
+        typer.Option(
+            "--restore-ledger", help="Replace a damaged ledger with its backup; implies --repair."
+        ),
     ] = False,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
@@ -128,8 +130,8 @@ def verify(
     refuse_misspelt(directory)
     from sweeper.sweep import verify
 
-    done = verify.restore_ledger(run_dir, trust_code=trust_code) if restore else None
-    left = verify.repair(run_dir, trust_code=trust_code) if repair else ()
+    done = verify.restore_ledger(run_dir) if restore else None
+    left = verify.repair(run_dir, trust_code=trust_code) if repair or restore else ()
     found = verify.verify(run_dir, trust_code=trust_code)
     if as_json:
         actions = {"restored": done, "not_rewritten": left}

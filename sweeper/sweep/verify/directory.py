@@ -105,8 +105,10 @@ def repair(run_dir: RunDir, *, trust_code: bool = False) -> tuple[str, ...]:
         return repair_files(run_dir, config, ledger, state, trust_code=trust_code)
 
 
-def restore_ledger(run_dir: RunDir, *, trust_code: bool = False) -> str:
-    """Restore the copy of the ledger, and `repair` every view of it; returns a report.
+def restore_ledger(run_dir: RunDir) -> str:
+    """Restore the copy of the ledger, but not the views of it, which `repair` rewrites.
+
+    Returns a report.
 
     Raises:
         StudyError: the ledger is intact.
@@ -121,10 +123,9 @@ def restore_ledger(run_dir: RunDir, *, trust_code: bool = False) -> str:
     with hold(run_dir):
         rounds = backup.restore_backup(run_dir)
         lost = _lost_requests(run_dir, published)
-    left = "".join(f"{what}; " for what in repair(run_dir, trust_code=trust_code))
     source = f"{run_dir.backup.name}, which ends with round {rounds}"
     done = f"{run_dir.ledger.name} was restored from {source}"
-    return f"{done}; {left}{lost}resume the study to repeat the later training"
+    return f"{done}; {lost}resume the study to repeat the later training"
 
 
 def _published_requests(run_dir: RunDir) -> dict[int, str]:

@@ -16,7 +16,7 @@ from sweeper.ledger import Ledger, check_file
 from sweeper.rundir import RunDir
 from sweeper.sweep.session import backup
 from sweeper.sweep.session.backup import INTERVAL_S, Backups
-from sweeper.sweep.verify import restore_ledger, verify
+from sweeper.sweep.verify import repair, restore_ledger, verify
 from tests.command_line import CommandLine, settings
 from tests.crashes import Study
 
@@ -129,6 +129,7 @@ def test_a_damaged_ledger_is_refused_with_the_command_that_restores_the_copy(
     assert (damage.file, damage.hint) == ("ledger.db", hint)
     # the user follows the hint and resumes: round 2 is trained again
     assert "which ends with round 1" in restore_ledger(run_dir)
+    repair(run_dir)
     assert {damage.file.partition("/")[0] for damage in verify(run_dir).damage} <= {"checkpoints"}
     assert run_dir.damaged.exists() == (found != "it is missing")
     run_dir.damaged.unlink(missing_ok=True)

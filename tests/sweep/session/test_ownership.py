@@ -12,7 +12,7 @@ import sweeper
 from sweeper.errors import DamagedLedgerError, LedgerError
 from sweeper.rundir import RunDir
 from sweeper.sweep.session.backup import find_mismatch
-from sweeper.sweep.verify import restore_ledger, verify
+from sweeper.sweep.verify import repair, restore_ledger, verify
 from tests.command_line import contents
 from tests.crashes import PROGRAMS, Study
 from tests.sweep.test_missing_rows import remove
@@ -90,6 +90,7 @@ def test_a_copy_of_the_study_itself_is_restored(
     for name in gone:
         (run_dir.root / name).unlink()
     restore_ledger(run_dir)
+    repair(run_dir)
     assert verify(run_dir).damage == ()
 
 

@@ -148,13 +148,15 @@ def test_json_says_what_was_restored_and_what_was_not_rewritten(
 
     removed = "baseline.json was removed: the next run writes it again"
     assert done("--repair") == (None, [removed])
-    shutil.copy(copied.schema, copied.baseline)  # anything, to be damaged again
-    copied.ledger.write_bytes(b"")
-    restored, left = done("--restore-ledger", "--repair")
-    assert left == []
-    assert restored is not None
-    assert restored.startswith("ledger.db was restored from ledger.backup.db")
-    assert f"; {removed}; requests that were granted later" in restored
+    for options in (["--restore-ledger"], ["--restore-ledger", "--repair"]):
+        shutil.copy(copied.schema, copied.baseline)  # anything, to be damaged again
+        copied.ledger.write_bytes(b"")
+        restored, left = done(*options)
+        assert restored is not None
+        assert restored.startswith("ledger.db was restored from ledger.backup.db")
+        assert "; requests that were granted later" in restored
+        assert "baseline.json" not in restored
+        assert left == [removed]
 
 
 def test_commands_name_damage_and_obstacles(
