@@ -52,7 +52,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a study, while it runs or afterwards."""
-    run_dir = find_run(wait_for_study(directory) if watch else directory)
+    run_dir = find_run(wait_for_newest_run(directory) if watch else directory)
     current = read_status(run_dir)
     if as_json:
         print_json(status_record(run_dir, current))
@@ -63,7 +63,7 @@ def status(
         warn_if_behind(run_dir)
 
 
-def wait_for_study(directory: str | Path | None) -> Path:
+def wait_for_newest_run(directory: str | Path | None) -> Path:
     """The newest run directory in `directory`, or in runs/ if it is None; it may be one itself.
 
     If there is none with a status, this says so and waits.
@@ -220,7 +220,7 @@ def dashboard(
     is not a run directory stands for all below it. Waits if a directory has no study yet.
     """
     for directory in directories or [Path("runs")]:
-        wait_for_study(directory)
+        wait_for_newest_run(directory)
     page = _page(directories)
     from sweeper.dashboard import server
 

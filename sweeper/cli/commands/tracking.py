@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sweeper.cli.commands.arguments import MaybeDirectory, find_run, warn_if_behind
-from sweeper.cli.commands.looking import wait_for_study
+from sweeper.cli.commands.looking import wait_for_newest_run
 from sweeper.cli.commands.printing import print_shown
 from sweeper.cli.console import answers, console_on
 from sweeper.errors import Problem, StudyError, counted, printable
@@ -63,7 +63,7 @@ def log(
     if every and top is not None:
         found = "with --all, which logs every trial"
         raise StudyError(Problem("", "--top", found, "remove one of the two"))
-    run_dir = find_run(wait_for_study(directory) if follow else directory)
+    run_dir = find_run(wait_for_newest_run(directory) if follow else directory)
     warn_if_behind(run_dir)
     from sweeper.trackers.log import connect, log_study
 
