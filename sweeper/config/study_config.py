@@ -500,6 +500,11 @@ class StudyConfig(Table):
         own = functions_of_study(self.study)
         return next((pair for pair in own if pair[1].startswith(f"study.{table}.")), None)
 
+    @property
+    def has_own_class(self) -> bool:
+        """Whether the sampler or the pruner is user-defined."""
+        return bool([*functions_of_study(self.study)])
+
     def each(self, name: Literal["model", "optimizer"]) -> dict[str, Table]:
         """The table with this name, or those of all parts, by dotted key."""
         table: Table = getattr(self, name)

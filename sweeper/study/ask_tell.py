@@ -82,8 +82,7 @@ class Study:
         self._config = config
         self._space = Space(config)
         # user-defined samplers and pruners see what they store as a resumed study does
-        has_own = bool(config.own_class("sampler") or config.own_class("pruner"))
-        self._storage = RecordingStorage(is_read_as_json=has_own)
+        self._storage = RecordingStorage(is_read_as_json=config.has_own_class)
         # a trial that is run again keeps its own number, which Optuna would not give it
         self._first = 0 if config.trial is None else config.trial.number
         past = past or Past()
@@ -104,7 +103,6 @@ class Study:
             name, directions = config.study.name, list(config.study.directions)
             optuna.create_study(storage=self._storage, study_name=name, directions=directions)
             self._study = _StoppableStudy(name, self._storage, self._sampler, pruner(config))
-        self._can_stop = has_own
         make_pruner = partial(pruner, config) if config.own_class("pruner") else None
         self._pruner = ReseededPruner(self._study.pruner, seed, make_pruner)
         self._queue = dict(enumerate(config.study.enqueue)) | dict(past.enqueued)
@@ -138,7 +136,7 @@ class Study:
     @property
     def is_stopped(self) -> bool:
         """Whether the user's sampler or pruner has called `study.stop`."""
-        return self._can_stop and STOPPED in self._storage.get_study_system_attrs(
+        return self._config.has_own_class and STOPPED in self._storage.get_study_system_attrs(
             self._study._study_id
         )
 

@@ -71,8 +71,7 @@ def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
 
 def _no_values(config: StudyConfig) -> str | None:
     """Why it has nothing to judge; None if it does."""
-    is_own = any(is_function(name) for name, _ in _pruners(config))
-    if is_own or config.study.metric != N_PARAMETERS:
+    if config.own_class("pruner") or config.study.metric != N_PARAMETERS:
         return None
     return f"it judges values of epochs, and {N_PARAMETERS} has none; remove study.pruner"
 
@@ -93,7 +92,7 @@ def _no_epoch(config: StudyConfig, ends: Sequence[int]) -> str | None:
             found = f"it acts after epoch {_some(able)}, but judges when rounds end, after {after}"
         return f"{found}; write schedule.round_epochs = {able[0]}"
     beyond = range(epochs, epochs + 10 * _MAX_DIFFERENCES)
-    if any(is_function(name) for name, _ in _pruners(config)):
+    if config.own_class("pruner"):
         return None
     first = next((one for one in beyond if all(acts(one) for acts in acting)), None)
     if first is None:

@@ -113,7 +113,7 @@ def check_memory(config: StudyConfig, memory: Memory) -> None:
     Raises:
         SweeperError: naming the attribute.
     """
-    if not any(key.startswith("study.") for key in config.functions.values()):
+    if not config.has_own_class:
         return
     for attributes in (memory.study, *memory.trials.values()):
         for name, value in attributes.items():
