@@ -36,20 +36,22 @@ def check_host(
     memory = physical_bytes()
     if memory is not None:
         share = int(memory * config.execution.memory_fraction)
-        check_share(config, data_bytes, share, "of this machine's memory", why, hints)
+        check_share(config, data_bytes, share, memory, "of this machine's memory", why, hints)
 
 
 def check_share(
     config: StudyConfig,
     data_bytes: int,
     share_bytes: int,
+    largest_bytes: int,
     whose: str,
     why: str = "",
     hints: Sequence[str] = (),
 ) -> None:
     """Refuse data that takes more than a share of memory; `whose` says of what.
 
-    `why` and `hints` are as in `check_host`.
+    The share is `largest_bytes` with the largest `memory_fraction`, which is only advised if the
+    data then fits. `why` and `hints` are as in `check_host`.
 
     Raises:
         DataError: with both sizes.
@@ -57,8 +59,10 @@ def check_share(
     if data_bytes > share_bytes:
         take = f"the data takes {size_text(data_bytes)}{why and ' '}{why}"
         found = f"{take}, but the share {whose} is {size_text(share_bytes)}"
-        every = (*hints, "drop columns or rows", "write a larger execution.memory_fraction")
-        hint = f"{', '.join(every[:-1])}, or {every[-1]}"
+        every = [*hints, "drop columns or rows"]
+        if data_bytes <= largest_bytes:
+            every.append("write a larger execution.memory_fraction")
+        hint = ", or ".join(part for part in (", ".join(every[:-1]), every[-1]) if part)
         raise DataError(config.problem("data", found, hint))
 
 

@@ -117,8 +117,17 @@ def n_devices(config: StudyConfig) -> int:
 
 def shares_of(config: StudyConfig) -> Shares:
     """The share of a device's memory for this process, and for each worker on it."""
+    return _shares(config, config.execution.memory_fraction)
+
+
+def largest_shares(config: StudyConfig) -> Shares:
+    """The same with the largest execution.memory_fraction, to advise one only if it helps."""
+    return _shares(config, 1.0)
+
+
+def _shares(config: StudyConfig, memory_fraction: float) -> Shares:
     workers = math.ceil(n_workers(config) / max(len(gpus(config)), 1))
-    return shares(config.execution.memory_fraction, n_threads(config), workers)
+    return shares(memory_fraction, n_threads(config), workers)
 
 
 def claim_devices(config: StudyConfig, xla_threads: int | None = None) -> None:

@@ -8,7 +8,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.data.order import INDEX_BYTES
-from sweeper.executors.claims import n_threads, n_workers, shares_of
+from sweeper.executors.claims import largest_shares, n_threads, n_workers, shares_of
 from sweeper.executors.devices import UNCLAIMED
 from sweeper.executors.open_devices import own_fraction
 from sweeper.process import physical_bytes
@@ -40,7 +40,9 @@ def check_fits(config: StudyConfig, data: Dataset) -> None:
         check_host(config, both, "as prepared and as trained on", _hints(config, data))
     elif n_threads(config) and granted is not None:
         whose = "of the device for this process"
-        check_share(config, trained_bytes(config, data), granted, whose, hints=_hints(config, data))
+        largest = int(granted / shares_of(config).parent * largest_shares(config).parent)
+        needed, hints = trained_bytes(config, data), _hints(config, data)
+        check_share(config, needed, granted, largest, whose, hints=hints)
     if config.execution.strategy == "process" or not n_threads(config):
         check_fits_workers(config, data)
 
@@ -62,9 +64,12 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
         whose = f"of {device} that " + (
             f"each of {workers} workers has" if workers > 1 else "a worker has"
         )
-        share_bytes = int(whole_bytes * shares_of(config).worker)
+        share, largest = (
+            int(whole_bytes * shares.worker)
+            for shares in (shares_of(config), largest_shares(config))
+        )
         hints = ["write fewer execution.workers", *_hints(config, data)]
-        check_share(config, trained_bytes(config, data), share_bytes, whose, hints=hints)
+        check_share(config, trained_bytes(config, data), share, largest, whose, hints=hints)
 
 
 def _hints(config: StudyConfig, data: Dataset) -> list[str]:

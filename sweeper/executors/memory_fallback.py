@@ -16,6 +16,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.config.user_errors import text_of
 from sweeper.errors import counted, size_text
+from sweeper.executors.claims import largest_shares, shares_of
 from sweeper.executors.executor import Outcome, Work, merge_outcomes
 from sweeper.scheduler.capacity import Ceiling, halve, lowest
 from sweeper.trial import Failure
@@ -64,7 +65,9 @@ def limit_on(device: Any, config: StudyConfig) -> Limit:
         hint = f"write a larger execution.memory_limit, {smaller}"
         limits.append(Limit(device.device_kind, asked, "execution.memory_limit", hint))
     if (granted := (device.memory_stats() or {}).get("bytes_limit")) is not None:
-        hint = f"write a larger execution.memory_fraction, fewer execution.workers, {smaller}"
+        can_grow = largest_shares(config) != shares_of(config)
+        larger = "a larger execution.memory_fraction, " if can_grow else ""
+        hint = f"write {larger}fewer execution.workers, {smaller}"
         whose = "what the device grants this process"
         limits.append(Limit(device.device_kind, granted, whose, hint))
     hint = f"write fewer execution.threads, {smaller}"

@@ -12,6 +12,7 @@ import pytest
 from sweeper.config import StudyConfig
 from sweeper.data import memory
 from sweeper.data.encode import categories_of
+from sweeper.data.memory import check_host
 from sweeper.data.prepare import peak_bytes, prepare, read
 from sweeper.data.split import split_rows
 from sweeper.errors import DataError
@@ -97,6 +98,23 @@ def test_a_digest_takes_no_copy_of_the_data(parquet_study) -> None:
     tracemalloc.stop()
 
     assert most < 0.1 * data.nbytes
+
+
+@pytest.mark.parametrize(
+    ("times", "hint"),
+    [
+        (0.9, "drop columns or rows, or write a larger execution.memory_fraction"),
+        (1.1, "drop columns or rows"),
+    ],
+)
+def test_a_larger_share_of_memory_is_only_advised_if_the_data_then_fits(
+    times: float, hint: str, parquet_study
+) -> None:
+    memory = physical_bytes()
+    assert memory is not None
+    with pytest.raises(DataError) as refused:
+        check_host(parquet_study(CITIES), int(times * memory))
+    assert refused.value.problems[0].hint == hint
 
 
 def test_data_too_large_to_prepare_is_refused_in_advance(parquet_study) -> None:

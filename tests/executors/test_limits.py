@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -55,3 +56,13 @@ def test_the_limit_is_the_setting_if_the_device_reports_none() -> None:
     assert limit_on(jax.devices()[0], parse(DIGITS, path)).n_bytes is None
     limit = limit_on(jax.devices()[0], parse(DIGITS, path, ["execution.memory_limit='1.5 KiB'"]))
     assert (limit.device, limit.n_bytes, limit.whose) == ("cpu", 1536, "execution.memory_limit")
+
+
+@pytest.mark.parametrize(("fraction", "advised"), [(0.8, True), (0.9, False), (1.0, False)])
+def test_a_larger_share_of_a_device_is_only_advised_if_the_share_then_grows(
+    fraction: float, advised: bool
+) -> None:
+    device = SimpleNamespace(device_kind="H200", memory_stats=lambda: {"bytes_limit": 2**30})
+    settings = ("execution.workers=1", f"execution.memory_fraction={fraction}")
+    hint = limit_on(device, parse(DIGITS, Path("study.toml"), settings)).hint
+    assert ("execution.memory_fraction" in hint) is advised
