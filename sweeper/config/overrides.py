@@ -21,6 +21,7 @@ from sweeper.config.toml import (
     TOO_DEEP,
     UNNEST,
     number_in_toml,
+    split_override,
     toml_value,
 )
 from sweeper.errors import Problem, StudyError
@@ -44,24 +45,25 @@ def read_overrides(texts: Sequence[str], given_by: str = COMMAND_LINE) -> list[t
     problems = [
         Problem(given_by, text, "not of the form key=value", "write e.g. train.epochs=5")
         for text in texts
-        if not all(_halves(text))
+        if not all(split_override(text))
     ]
     problems += [
         Problem(given_by, key, TOO_DEEP, UNNEST)
-        for key, _ in map(_halves, texts)
+        for key, _ in map(split_override, texts)
         if key.count(".") >= MAX_WITHIN
     ]
     problems += [
         Problem(given_by, key, f"{value} is not TOML", _quoted(key, value, given_by))
-        for key, value in map(_halves, texts)
+        for key, value in map(split_override, texts)
         if value.startswith(("[", "{")) and key not in _TEXTS and not _is_value(value)
     ]
     if problems:
         raise StudyError(problems)
     try:
-        return [(key, _value(value)) for key, value in map(_halves, texts)]
+        return [(key, _value(value)) for key, value in map(split_override, texts)]
     except RecursionError:
-        deepest = max(map(_halves, texts), key=lambda halves: len(_BRACKETS.findall(halves[1])))[0]
+        halves = map(split_override, texts)
+        deepest, _ = max(halves, key=lambda pair: len(_BRACKETS.findall(pair[1])))
         raise StudyError(Problem(given_by, deepest, TOO_DEEP, UNNEST)) from None
 
 
@@ -145,11 +147,6 @@ def _keys_of_none(key: str, value: object) -> Iterator[str]:
         yield from dict.fromkeys(found for item in array for found in _keys_of_none(key, item))
 
 
-def _halves(text: str) -> tuple[str, str]:
-    key, _, value = text.partition("=")
-    return key.strip(), value.strip()
-
-
 def _is_value(text: str) -> bool:
     """Whether a text is a value of TOML; one that is nested too deeply is reported elsewhere."""
     try:
@@ -194,7 +191,7 @@ def as_typed(flaw: Flaw, overrides: Sequence[str], given_by: str = COMMAND_LINE)
 
     A shell removes the outer quotes, and 2024 without quotes is a number, but .5 is text.
     """
-    text = dict(map(_halves, overrides)).get(flaw.key, "[")
+    text = dict(map(split_override, overrides)).get(flaw.key, "[")
     numbers = number_in_toml(f"={text}")
     if flaw.kind is FlawKind.NOT_AN_INTEGER:
         numbers = tuple(one for one in numbers if one.lstrip("+-").isdigit())

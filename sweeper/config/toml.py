@@ -177,6 +177,16 @@ IN_PYTHON = "overrides"  # the argument of `load_study`
 IN_MAPPING = "in the mapping"  # where settings are if no file has them
 
 
+def split_override(text: str) -> tuple[str, str]:
+    """The key and the value of an override `key=value`.
+
+    A class may be called "<=50K", so the key of its weight ends at the last "=".
+    """
+    is_of_class = text.lstrip().startswith("data.class_weights.")
+    key, _, value = text.rpartition("=") if is_of_class else text.partition("=")
+    return key.strip(), value.strip()
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A study file as read; `overrides` are the texts `key=value`, with values in TOML, of
@@ -197,7 +207,7 @@ class Source:
     @property
     def overridden(self) -> tuple[str, ...]:
         """The dotted keys of `overrides`."""
-        return tuple(text.partition("=")[0] for text in self.overrides)
+        return tuple(split_override(text)[0] for text in self.overrides)
 
     def line(self, key: str) -> int | None:
         """The line of a dotted key, or of the nearest table around it; None if there is none."""

@@ -19,7 +19,7 @@ from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
-from sweeper.config.toml import IN_MAPPING, IN_PYTHON, toml_text
+from sweeper.config.toml import IN_MAPPING, IN_PYTHON, split_override, toml_text
 from sweeper.config.train import TASK_OF_LOSS
 from sweeper.data.sizes import split_sizes
 from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
@@ -214,7 +214,7 @@ def _without_sources(texts: Sequence[str]) -> tuple[Sequence[str], list[Problem]
     """Overrides without the table `data` if they name its source there, and these problems."""
     sources = [*_other_sources(_with_overrides({}, texts))]
     refused = [Problem(IN_PYTHON, flaw.key, flaw.found, flaw.hint) for flaw in sources]
-    others = [one for one in texts if one.partition("=")[0].strip().partition(".")[0] != "data"]
+    others = [one for one in texts if split_override(one)[0].partition(".")[0] != "data"]
     return others if refused else texts, refused
 
 

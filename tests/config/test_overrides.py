@@ -26,6 +26,16 @@ def test_a_value_may_hold_an_equals_sign(read: Read) -> None:
     assert read("", "", text).columns["width"].values() == (8, 16, 32)
 
 
+@pytest.mark.parametrize("name", ["<=50K", "a", "x=", "=="])
+def test_the_name_of_a_class_may_hold_an_equals_sign(name: str, read: Read) -> None:
+    key = f"data.class_weights.{name}"
+    for text in (f"{key}=2", f" {key} = 2", *override_texts({key: 2.0})):
+        config = read("", "", text)
+        assert config.data.class_weights == {name: 2.0}
+        assert config.source.overridden == (key,)
+    assert read("", "", f'data.class_weights={{"{name}"=2}}').data.class_weights == {name: 2.0}
+
+
 def test_the_last_of_two_overrides_wins(read: Read) -> None:
     assert read("", "", "study.seed=1", "study.seed=2").study.seed == 2
 
