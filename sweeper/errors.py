@@ -23,8 +23,9 @@ import errno
 import inspect
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import Enum, auto
 from pathlib import Path
 
 FRESH = "--fresh (in Python fresh=True)"  # how a run moves an old run directory aside
@@ -55,17 +56,33 @@ _HINTS = {
 _MAX_LETTERS = 600  # of each part of a problem, since `found` may quote a long text
 
 
+class ProblemKind(Enum):
+    """What is wrong with a setting, if a better hint or another problem may depend on it."""
+
+    MISSING = auto()
+    UNKNOWN_SETTING = auto()
+    NOT_A_NUMBER = auto()
+    NOT_AN_INTEGER = auto()
+    NOT_A_BOOLEAN = auto()
+    NOT_A_SCALAR = auto()
+    NOT_TEXT = auto()
+    TOO_SMALL = auto()
+    UNKNOWN_NAME = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One thing to fix: where it is, what was found there, and how to fix it.
 
-    Its text is one printable line, whatever the user has written.
+    Its text is one printable line, whatever the user has written. Programs tell problems apart by
+    their `kind`, if it has one.
     """
 
     where: str
     key: str
     found: str
     hint: str
+    kind: ProblemKind | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         parts = (self.where, self.key, self.found, self.hint)

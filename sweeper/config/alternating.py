@@ -251,8 +251,8 @@ def check_metrics(train: AlternatingTable, inputs: Mapping[str, str | None]) -> 
         return
     task = TASK_OF_LOSS.get(train.loss) or train.task
     if task is None:
-        found = f"missing, and '{train.loss}' does not determine what the target is"
-        yield Flaw("train.task", found, 'write task = "classes" or "numbers"')
+        why = f"and '{train.loss}' does not determine what the target is"
+        yield missing("train.task", 'write task = "classes" or "numbers"', why)
         return
     yield from _unfit_tasks(train, task)
     names = [column_of(metric) for metric in train.metrics]

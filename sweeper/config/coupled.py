@@ -10,7 +10,7 @@ from pydantic import Field
 from sweeper.config.kinds import Count, OneOf, is_function
 from sweeper.config.model import MlpTable, Part, PartsTable, check_wiring
 from sweeper.config.reading import RawTable, Recipe, RecipeTable, is_table
-from sweeper.config.refusals import MISSING, missing
+from sweeper.config.refusals import missing
 from sweeper.config.table import FIXED, TRACED, Flaw
 from sweeper.config.train import EpochsTable, Task
 
@@ -187,8 +187,8 @@ def _unfit_generator(part: Part | None) -> Iterator[Flaw]:
     if part.input is not None:
         yield Flaw(f"{key}.input", "the input of a generator is noise", "remove it")
     if part.in_size is None:
-        found = f"{MISSING}, so the size of the generator's noise is not known"
-        yield Flaw(f"{key}.in_size", found, "write the latent size, in_size = 8")
+        why = "so the size of the generator's noise is not known"
+        yield missing(f"{key}.in_size", "write the latent size, in_size = 8", why)
 
 
 def _unfit_critic(part: Part | None) -> Iterator[Flaw]:
@@ -212,8 +212,8 @@ def _unfit_own(parts: Mapping[str, Part]) -> Iterator[Flaw]:
             found = f"{part.in_size}, but the input of '{name}' is the output of '{part.input}'"
             yield Flaw(f"{key}.in_size", found, "remove it")
         if part.out_size is None and name not in (GENERATOR, CRITIC):
-            found = f"{MISSING}, so the size of '{name}' is not known"
-            yield Flaw(f"{key}.out_size", found, "write out_size = ...")
+            why = f"so the size of '{name}' is not known"
+            yield missing(f"{key}.out_size", "write out_size = ...", why)
         if isinstance(part, MlpTable) and part.dropout > 0:
             found = "your own objective calls the models without dropout"
             yield Flaw(f"{key}.dropout", found, "remove it")

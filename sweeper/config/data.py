@@ -11,7 +11,8 @@ from pydantic import BeforeValidator, Field
 from sweeper.config.kinds import Argument, FunctionName, NonEmptyStr, items_of
 from sweeper.config.reading import is_table
 from sweeper.config.refusals import TEXT_IN_QUOTES, format_value, refusal
-from sweeper.config.table import Flaw, FlawKind, Table
+from sweeper.config.table import Flaw, Table
+from sweeper.errors import ProblemKind
 
 _Method = Literal["none", "mean", "median", "most_frequent"]
 _METHODS = get_args(_Method)
@@ -28,7 +29,7 @@ def _names(value: object) -> object:
     if names and all(isinstance(name, str) and name for name in names):
         return names
     hint = f"{TEXT_IN_QUOTES}, or an array of names"
-    raise refusal("{value} is not the name of a column", hint, FlawKind.NOT_TEXT)
+    raise refusal("{value} is not the name of a column", hint, ProblemKind.NOT_TEXT)
 
 
 def _impute(value: object) -> object:

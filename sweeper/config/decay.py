@@ -21,7 +21,8 @@ from pydantic_core import PydanticCustomError
 
 from sweeper.config.kinds import NonEmptyStr, one_or_more, read_as
 from sweeper.config.refusals import format_value, refusal
-from sweeper.config.table import Flaw, FlawKind, Table
+from sweeper.config.table import Flaw, Table
+from sweeper.errors import ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ WholeNumbers = Annotated[
         one_or_more(int),
         "{value} is not an integer",
         "write one, or an array of them",
-        FlawKind.NOT_AN_INTEGER,
+        ProblemKind.NOT_AN_INTEGER,
     ),
 ]
 

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
 from sweeper.config.refusals import TEXT_IN_QUOTES, refusal
-from sweeper.config.table import FlawKind
+from sweeper.errors import ProblemKind
 from sweeper.trial import Scalar
 
 NonEmptyStr = Annotated[str, Field(min_length=1)]
@@ -48,7 +48,7 @@ class ReadBy:
         )
 
 
-def read_as(form: Any, found: str, hint: str, kind: FlawKind | None = None) -> ReadBy:
+def read_as(form: Any, found: str, hint: str, kind: ProblemKind | None = None) -> ReadBy:
     """Accepts values of the type `form`; refuses others with `found` and `hint`."""
     adapter: TypeAdapter[Any] = TypeAdapter(form, config=ConfigDict(strict=True))
 
@@ -71,7 +71,7 @@ _WRITE_SCALAR = "write true or false, a number or text"
 
 def _argument(value: object) -> object:
     if not isinstance(value, Scalar):
-        raise refusal("{value} cannot be an argument", _WRITE_SCALAR, FlawKind.NOT_A_SCALAR)
+        raise refusal("{value} cannot be an argument", _WRITE_SCALAR, ProblemKind.NOT_A_SCALAR)
     if isinstance(value, float) and not isfinite(value):
         raise PydanticKnownError("finite_number")
     return value
@@ -192,7 +192,7 @@ AmountOfMemory = Annotated[
         'write e.g. "2 GiB" or "500 MB"',
     ),
 ]
-_NO_NAME = "{value} is not a name", f"{TEXT_IN_QUOTES}, or an array of names", FlawKind.NOT_TEXT
+_NO_NAME = "{value} is not a name", f"{TEXT_IN_QUOTES}, or an array of names", ProblemKind.NOT_TEXT
 Names = Annotated[str | tuple[str, ...], read_as(one_or_more(str), *_NO_NAME)]
 Conditions = Annotated[
     dict[str, tuple[Scalar, ...]],
@@ -220,6 +220,6 @@ MAX_XLA_THREADS = 1024  # with many more, XLA may crash
 Count = Annotated[int, Field(ge=1, le=_MAX_COUNT)]
 AnyScalar = Annotated[
     Scalar,
-    read_as(Scalar, "{value} cannot be a choice", _WRITE_SCALAR, FlawKind.NOT_A_SCALAR),
+    read_as(Scalar, "{value} cannot be a choice", _WRITE_SCALAR, ProblemKind.NOT_A_SCALAR),
 ]
 Argument = Annotated[Scalar, PlainValidator(_argument, json_schema_input_type=Scalar)]

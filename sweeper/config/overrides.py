@@ -11,7 +11,7 @@ from typing import Any, cast
 from sweeper.config.mapping import plain_value
 from sweeper.config.reading import RawTable
 from sweeper.config.space import is_entry
-from sweeper.config.table import Flaw, FlawKind
+from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES, UNDER_NAMES, all_settings
 from sweeper.config.toml import (
     COMMAND_LINE,
@@ -24,7 +24,7 @@ from sweeper.config.toml import (
     split_override,
     toml_value,
 )
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, ProblemKind, StudyError
 
 LONG_NUMBER = re.compile(r"[0-9_]{1000}")  # Python does not read integers with this many digits
 _BRACKETS = re.compile(r"[\[{]")
@@ -99,7 +99,7 @@ def _plain_settings(overrides: Mapping[str, Any]) -> list[tuple[str, Any]]:
         raise StudyError(Problem(IN_PYTHON, key, "None is not a value", hint) for key in empty)
     read = [(key, *plain_value(key, value)) for key, value in settings]
     if flaws := [flaw for _, _, found in read for flaw in found]:
-        raise StudyError(Problem(IN_PYTHON, one.key, one.found, one.hint) for one in flaws)
+        raise StudyError(flaw.at(IN_PYTHON) for flaw in flaws)
     return [(key, value) for key, value, _ in read]
 
 
@@ -193,12 +193,12 @@ def as_typed(flaw: Flaw, overrides: Sequence[str], given_by: str = COMMAND_LINE)
     """
     text = dict(map(split_override, overrides)).get(flaw.key, "[")
     numbers = number_in_toml(f"={text}")
-    if flaw.kind is FlawKind.NOT_AN_INTEGER:
+    if flaw.kind is ProblemKind.NOT_AN_INTEGER:
         numbers = tuple(one for one in numbers if one.lstrip("+-").isdigit())
-    if numbers and flaw.kind in (FlawKind.NOT_A_NUMBER, FlawKind.NOT_AN_INTEGER):
+    if numbers and flaw.kind in (ProblemKind.NOT_A_NUMBER, ProblemKind.NOT_AN_INTEGER):
         return replace(flaw, hint=f"write {' or '.join(numbers)}")
     is_in_shell = given_by == COMMAND_LINE
-    if flaw.kind is not FlawKind.NOT_TEXT or not is_in_shell or text.startswith(("[", "{")):
+    if flaw.kind is not ProblemKind.NOT_TEXT or not is_in_shell or text.startswith(("[", "{")):
         return flaw
     both = "with text in double quotes, and the whole in single ones"
     return replace(flaw, hint=f"write {COMMAND_LINE} '{flaw.key}={toml_value(text)}', {both}")

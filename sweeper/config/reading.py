@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal, TypeGuard, get_args, get_origin
 from pydantic import BaseModel, Field, ValidationError, create_model
 
 from sweeper.config.refusals import flaw_of, format_value, without_repeats
-from sweeper.config.table import AnyTable, Flaw, FlawKind, Table, alone, field_of, table_in
+from sweeper.config.table import AnyTable, Flaw, Table, alone, field_of, table_in
+from sweeper.errors import ProblemKind
 
 # numbers on which tables must agree, like names
 _SIZES = ("in_size", "out_size")
@@ -71,7 +72,7 @@ def _with_names(table: type[Table], flaw: Flaw, under: str) -> Flaw:
     field = field_of(table, flaw.key.removeprefix(f"{under}."))
     kind = None if field is None else field.annotation
     names = [str(name) for name in get_args(kind)] if get_origin(kind) is Literal else []
-    if flaw.kind is not FlawKind.MISSING or len(names) < 2:
+    if flaw.kind is not ProblemKind.MISSING or len(names) < 2:
         return flaw
     return replace(flaw, hint=f"write one of {', '.join(names)}")
 

@@ -11,16 +11,17 @@ from itertools import zip_longest
 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from sweeper.config.table import Flaw, FlawKind
+from sweeper.config.table import Flaw
+from sweeper.errors import ProblemKind
 
-MISSING = "missing"
-UNKNOWN = "no such setting"
+_MISSING = "missing"
+_UNKNOWN = "no such setting"
 TEXT_IN_QUOTES = "write text in quotes"
 _MAX_LETTERS = 80  # of quoted text in a message
 
 # what was found, what to write; {value} is shown as in TOML, other names are pydantic's context
 _WORDS = {
-    "missing": (MISSING, "write {name} = ..."),
+    "missing": (_MISSING, "write {name} = ..."),
     "int_type": ("{value} is not an integer", "write an integer"),
     "float_type": ("{value} is not a number", "write a number"),
     "bool_type": ("{value} is not true or false", "write true or false"),
@@ -44,14 +45,14 @@ _LETTERS = {
 }
 
 _KINDS = {
-    "missing": FlawKind.MISSING,
-    "int_type": FlawKind.NOT_AN_INTEGER,
-    "float_type": FlawKind.NOT_A_NUMBER,
-    "finite_number": FlawKind.NOT_A_NUMBER,
-    "bool_type": FlawKind.NOT_A_BOOLEAN,
-    "string_type": FlawKind.NOT_TEXT,
-    "greater_than": FlawKind.TOO_SMALL,
-    "greater_than_equal": FlawKind.TOO_SMALL,
+    "missing": ProblemKind.MISSING,
+    "int_type": ProblemKind.NOT_AN_INTEGER,
+    "float_type": ProblemKind.NOT_A_NUMBER,
+    "finite_number": ProblemKind.NOT_A_NUMBER,
+    "bool_type": ProblemKind.NOT_A_BOOLEAN,
+    "string_type": ProblemKind.NOT_TEXT,
+    "greater_than": ProblemKind.TOO_SMALL,
+    "greater_than_equal": ProblemKind.TOO_SMALL,
 }
 
 # settings of other tables or programs, and what they are called here
@@ -84,14 +85,15 @@ _OF_OPTUNA = {
 _NOUNS = {"metrics": "metric", "source": "data source"}
 
 
-def refusal(found: str, hint: str, kind: FlawKind | None = None) -> PydanticCustomError:
+def refusal(found: str, hint: str, kind: ProblemKind | None = None) -> PydanticCustomError:
     """The error of a value that a setting does not take; "{value}" in `found` stands for it."""
     return PydanticCustomError("refused", "refused", {"found": found, "hint": hint, "kind": kind})
 
 
-def missing(key: str, hint: str) -> Flaw:
-    """The flaw that nothing is written at a `key` that needs a value."""
-    return Flaw(key, MISSING, hint, kind=FlawKind.MISSING)
+def missing(key: str, hint: str, why: str = "") -> Flaw:
+    """The flaw that nothing is written at a `key` that needs a value; `why` continues the text."""
+    found = f"{_MISSING}, {why}" if why else _MISSING
+    return Flaw(key, found, hint, kind=ProblemKind.MISSING)
 
 
 def flaw_of(error: ErrorDetails, under: str, known: Sequence[str] = ()) -> Flaw:
@@ -160,14 +162,14 @@ def with_way(flaw: Flaw) -> Flaw:
     is_searched = words[0] == "search"
     is_of_entry = is_searched and words[-1] in ("choices", "or", "low", "high")
     setting = words[-2] if is_of_entry else words[-1]
-    is_of_number = flaw.kind in (FlawKind.NOT_A_NUMBER, FlawKind.TOO_SMALL)
+    is_of_number = flaw.kind in (ProblemKind.NOT_A_NUMBER, ProblemKind.TOO_SMALL)
     if is_of_number and _is_meant_as_none(flaw.value):
         value = _VALUES_FOR_NONE.get(setting)
         if words[-1] in ("choices", "or") and is_searched and value:
             return replace(flaw, hint=f"write {value} for none")
         if value and not is_searched and str(flaw.value) not in ("0", "0.0"):
             return replace(flaw, hint=f"{flaw.hint}, or remove it")
-    if flaw.kind is FlawKind.NOT_A_SCALAR and is_array(flaw.value) and "model" in words[:2]:
+    if flaw.kind is ProblemKind.NOT_A_SCALAR and is_array(flaw.value) and "model" in words[:2]:
         by_size = "search model.depth and model.width, or " if setting == "width" else ""
         return replace(flaw, hint=f"{by_size}{_SIZES}")
     return flaw
@@ -208,10 +210,10 @@ def unknown_setting(
     if near:
         around, _, name = near.rpartition(".")
         meant = f"{key.rpartition('.')[0]}.{name}" if table and table == around else near
-        return Flaw(key, UNKNOWN, f"did you mean '{near}'?", meant, FlawKind.UNKNOWN_SETTING)
+        return Flaw(key, _UNKNOWN, f"did you mean '{near}'?", meant, ProblemKind.UNKNOWN_SETTING)
     there = ", ".join(_last(one) for one in known if one.rpartition(".")[0] == table)
     listed = f"[{table}] has {there}" if there and table else f"there are {', '.join(known)}"
-    return Flaw(key, UNKNOWN, listed, kind=FlawKind.UNKNOWN_SETTING)
+    return Flaw(key, _UNKNOWN, listed, kind=ProblemKind.UNKNOWN_SETTING)
 
 
 def keys_around(key: str) -> Iterator[str]:
@@ -235,9 +237,12 @@ def without_consequences(flaws: Sequence[Flaw], kinds: Mapping[str, str]) -> lis
 
     def is_consequence(flaw: Flaw) -> bool:
         table = flaw.key.removeprefix("search.").partition(".")[0]
-        if flaw.kind in (FlawKind.MISSING, FlawKind.UNKNOWN_SETTING) and table in of_another_kind:
+        if (
+            flaw.kind in (ProblemKind.MISSING, ProblemKind.UNKNOWN_SETTING)
+            and table in of_another_kind
+        ):
             return flaw.meant != by[table]
-        return flaw.kind is FlawKind.MISSING and (
+        return flaw.kind is ProblemKind.MISSING and (
             not meant.isdisjoint(keys_around(flaw.key))
             or not unread.isdisjoint(keys_around(f"search.{flaw.key}"))
         )
@@ -259,7 +264,7 @@ def unknown_name(key: str, value: object, options: str, noun: str | None = None)
         hint = f"did you mean '{known}'?"
     elif isinstance(value, str) and (near := _near_names(value.lower(), by_lower)):
         hint = f"did you mean '{by_lower[near[0]]}'?"
-    return Flaw(key, found, hint, kind=FlawKind.UNKNOWN_NAME, value=value)
+    return Flaw(key, found, hint, kind=ProblemKind.UNKNOWN_NAME, value=value)
 
 
 def _near_names(name: str, known: Collection[str]) -> Sequence[str]:

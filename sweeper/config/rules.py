@@ -19,7 +19,7 @@ from sweeper.config.kinds import is_function
 from sweeper.config.model import LayersTable, MixedTable, PartsTable, TabMTable, check_wiring
 from sweeper.config.optimizer import OPTIMIZERS, SHAPES, LrScheduleTable, MixedOptimizerTable, takes
 from sweeper.config.reading import RawTable, is_table, with_default
-from sweeper.config.refusals import MISSING
+from sweeper.config.refusals import missing
 from sweeper.config.search import SearchEntry
 from sweeper.config.settings import (
     OPTIONAL_SETTINGS,
@@ -370,8 +370,8 @@ def _unfit_sizes(model: PartsTable, train: AlternatingTable) -> Iterator[Flaw]:
             found = "no loss depends on this part, so nothing trains it"
             yield Flaw(f"model.{name}", found, "remove it, or add a loss that uses it")
         elif _size(name, model, train, of_data) is None:
-            found = f"{MISSING}, and no loss determines the size of '{name}'"
-            yield Flaw(f"model.{name}.out_size", found, "write out_size = ...")
+            why = f"and no loss determines the size of '{name}'"
+            yield missing(f"model.{name}.out_size", "write out_size = ...", why)
     for name, part in model.parts.items():
         if part.in_size is not None:
             source = "the data" if part.input is None else f"the output of '{part.input}'"
@@ -436,7 +436,7 @@ def check_schedules(
         for flaw in check_decay_end(key, {"end": 0}, names):
             yield replace(flaw, key=f"search.{key}.schedule.end")
     if is_own and set(names) != {"constant"} and not _is_always(f"{key}.lr", optimizer, search):
-        yield Flaw(f"{key}.lr", "missing, but a schedule changes it", "write lr = ...")
+        yield missing(f"{key}.lr", "write lr = ...", "but a schedule changes it")
 
 
 def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:

@@ -26,7 +26,6 @@ from sweeper.config.search import (
 )
 from sweeper.config.table import (
     Flaw,
-    FlawKind,
     Table,
     field_of,
     fixed_part,
@@ -35,7 +34,7 @@ from sweeper.config.table import (
     table_in,
 )
 from sweeper.config.toml import toml_value
-from sweeper.errors import did_you_mean
+from sweeper.errors import ProblemKind, did_you_mean
 
 SEARCHED_TABLES = ("model", "optimizer", "train")
 
@@ -231,7 +230,7 @@ def _read_by_type(
 
 def _with_type(flaw: Flaw, value: object) -> Flaw:
     """The flaw of an entry of integers, which advises another type if the value is a float."""
-    is_float = isinstance(value, float) and flaw.kind is FlawKind.NOT_AN_INTEGER
+    is_float = isinstance(value, float) and flaw.kind is ProblemKind.NOT_AN_INTEGER
     return replace(flaw, hint=f'{flaw.hint}, or type = "float"') if is_float else flaw
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, auto
+from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
@@ -15,19 +15,7 @@ from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
-
-class FlawKind(Enum):
-    """What is wrong with a value, if a better hint may depend on it."""
-
-    MISSING = auto()
-    UNKNOWN_SETTING = auto()
-    NOT_A_NUMBER = auto()
-    NOT_AN_INTEGER = auto()
-    NOT_A_BOOLEAN = auto()
-    NOT_A_SCALAR = auto()
-    NOT_TEXT = auto()
-    TOO_SMALL = auto()
-    UNKNOWN_NAME = auto()
+from sweeper.errors import Problem, ProblemKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +30,12 @@ class Flaw:
     found: str
     hint: str
     meant: str = ""
-    kind: FlawKind | None = None
+    kind: ProblemKind | None = None
     value: object = None
+
+    def at(self, where: str) -> Problem:
+        """The flaw as a problem at a place, such as a file and line."""
+        return Problem(where, self.key, self.found, self.hint, self.kind)
 
     def under(self, table: str) -> Flaw:
         """The same flaw with its key prefixed by `table`."""

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, time
 from functools import lru_cache
 from math import isfinite
@@ -15,8 +15,8 @@ from shlex import quote
 from typing import Any, cast
 
 from sweeper.config.refusals import TEXT_IN_QUOTES, format_value
-from sweeper.config.table import Flaw, FlawKind
-from sweeper.errors import Problem
+from sweeper.config.table import Flaw
+from sweeper.errors import Problem, ProblemKind
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
@@ -139,11 +139,11 @@ def unrecordable(raw: object) -> Iterator[Flaw]:
         key = ".".join(path)
         if isinstance(value, float) and not isfinite(value):
             found, hint = f"{value} is not a finite number", "write a finite number"
-            yield Flaw(key, found, hint, kind=FlawKind.NOT_A_NUMBER, value=value)
+            yield Flaw(key, found, hint, kind=ProblemKind.NOT_A_NUMBER, value=value)
         elif isinstance(value, date | time):
             found = f"{format_value(value)} is a date or a time, which no setting takes"
             hint = f'{TEXT_IN_QUOTES}, "{value}"'
-            yield Flaw(key, found, hint, kind=FlawKind.NOT_TEXT, value=value)
+            yield Flaw(key, found, hint, kind=ProblemKind.NOT_TEXT, value=value)
 
 
 def _values(raw: object) -> Iterator[tuple[tuple[str, ...], int, object]]:
@@ -229,7 +229,7 @@ class Source:
         """The flaw with its file and line; what to write in a mapping is written as in Python."""
         where = self.where(flaw.key)
         hint = as_python(flaw.hint) if where == IN_MAPPING else flaw.hint
-        return Problem(where, flaw.key, flaw.found, hint)
+        return replace(flaw, hint=hint).at(where)
 
 
 def hint_if_moved(source: Source) -> str:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName, OneOf, is_function
 from sweeper.config.model import MlpTable, TabMTable
-from sweeper.config.refusals import format_value
+from sweeper.config.refusals import format_value, missing
 from sweeper.config.table import BOUND, FIXED, TRACED, Flaw, Table
 
 Task = Literal["classes", "numbers"]
@@ -104,8 +104,8 @@ def repeated_metric(metrics: tuple[str, ...]) -> Iterable[Flaw]:
 def _unclear_task(loss: str, task: Task | None) -> Iterable[Flaw]:
     known = TASK_OF_LOSS.get(loss)
     if known is None and task is None:
-        found = f"missing, and '{loss}' does not determine what the target is"
-        yield Flaw("task", found, 'write task = "classes" or "numbers"')
+        why = f"and '{loss}' does not determine what the target is"
+        yield missing("task", 'write task = "classes" or "numbers"', why)
     elif known is not None and task not in (None, known):
         yield Flaw("task", f"the loss {loss} is for {known}", f'write "{known}", or another loss')
 

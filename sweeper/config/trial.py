@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from sweeper.config.kinds import MAX_XLA_THREADS, AnyScalar, Count
+from sweeper.config.refusals import missing
 from sweeper.config.table import Flaw, Table
 
 ClassStrategy = Literal["exact", "padded", "process"]
@@ -25,7 +26,7 @@ def _size_and_strategy(
         return
     for name, value in (("width", width), ("depth", depth)):
         if strategy == "padded" and value is None:
-            yield Flaw(name, "missing", "write the size that the class is padded to")
+            yield missing(name, "write the size that the class is padded to")
         elif strategy != "padded" and value is not None:
             yield Flaw(name, f"{value}, but the class is not padded", "remove it")
 

@@ -19,6 +19,8 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.main_module import MAIN_FILE
+from sweeper.config.refusals import missing
+from sweeper.config.table import Flaw
 from sweeper.config.user_errors import RAISED, describe_error
 from sweeper.config.user_source import MAIN, OF_ANOTHER_MAIN, is_of_another_main, source_digests
 from sweeper.errors import Problem, StudyError
@@ -313,12 +315,12 @@ def check_keywords(
     for key, one in named.items():
         is_needed = one.default is inspect.Parameter.empty
         if is_needed and key not in given and key not in apart:
-            yield config.problem(f"{table}.{key}", *missing(name, table, key))
+            yield config.source.problem(missing_argument(name, table, key))
 
 
-def missing(name: str, table: str, key: str) -> tuple[str, str]:
-    """What is wrong if the function `name` needs the argument `key`, and `[table]` lacks it."""
+def missing_argument(name: str, table: str, key: str) -> Flaw:
+    """The flaw that `[table]` lacks the argument `key`, which the function `name` needs."""
     if _ARRAYS.fullmatch(key):
         found = f"'{name}' needs '{key}', but only gets the keys of [{table}], and no arrays"
-        return found, f"remove the argument '{key}'"
-    return f"missing, but '{name}' needs it", f"write {key} = ..."
+        return Flaw(f"{table}.{key}", found, f"remove the argument '{key}'")
+    return missing(f"{table}.{key}", f"write {key} = ...", f"but '{name}' needs it")

@@ -61,20 +61,21 @@ from sweeper.config.space import (
     taken_columns,
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
-from sweeper.config.table import Flaw, FlawKind, Table, is_fixed
+from sweeper.config.table import Flaw, Table, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.toml import toml_value
 from sweeper.config.train import EpochsTable, SupervisedTable, UserProgramTable
 from sweeper.config.trial import TrialTable
+from sweeper.errors import ProblemKind
 
 _RECORDED = ("edition", "traced_arguments")  # written by this package
 _OPTIONAL = ("trial",)  # omitted if not written, unlike others, which have defaults
 # flaws of an array that is given for a single value; it may be meant as searched choices
 _OF_SINGLE_VALUES = (
-    FlawKind.NOT_A_NUMBER,
-    FlawKind.NOT_AN_INTEGER,
-    FlawKind.NOT_A_BOOLEAN,
-    FlawKind.UNKNOWN_NAME,
+    ProblemKind.NOT_A_NUMBER,
+    ProblemKind.NOT_AN_INTEGER,
+    ProblemKind.NOT_A_BOOLEAN,
+    ProblemKind.UNKNOWN_NAME,
 )
 _LONGEST_CHOICES = 60  # characters
 
@@ -115,7 +116,7 @@ class Draft:
 
     def _at_its_entry(self, flaw: Flaw) -> Flaw:
         """Move a flaw in a value that is only written in `[search]` to its entry there."""
-        is_drawn = flaw.key in self._searched and flaw.kind is not FlawKind.MISSING
+        is_drawn = flaw.key in self._searched and flaw.kind is not ProblemKind.MISSING
         if not is_drawn or with_default(self._raw, flaw.key.split("."), None) == self._raw:
             return flaw
         return replace(flaw, key=f"search.{flaw.key}")
@@ -331,14 +332,14 @@ class Draft:
         self.flaws += [
             self._with_phases(flaw)
             for flaw in flaws
-            if not (flaw.kind is FlawKind.MISSING and flaw.key in self._searched)
+            if not (flaw.kind is ProblemKind.MISSING and flaw.key in self._searched)
         ]
         return table
 
     def _with_phases(self, flaw: Flaw) -> Flaw:
         """Add to a missing learning rate that the phases without one may have it instead."""
         table, *_, setting = flaw.key.split(".")
-        if (table, setting, flaw.kind) != ("optimizer", "lr", FlawKind.MISSING):
+        if (table, setting, flaw.kind) != ("optimizer", "lr", ProblemKind.MISSING):
             return flaw
         own = [f"train.phases.{name}.lr" for name in self._unrated_phases() or ()]
         return replace(flaw, hint=f"{flaw.hint}, or {' and '.join(own)}") if own else flaw

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sweeper.config.decay import DecayTable
 from sweeper.config.reading import read_table
 from sweeper.config.table import Flaw
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import StudyError
 from sweeper.models.decay import Decay, decisions, tree_of
 from sweeper.models.decay_rules import check_layers, factors, idle_rules
 from sweeper.models.leaves import leaves_of
@@ -90,7 +90,7 @@ def _table(rules: Mapping[str, Any]) -> DecayTable:
 
 
 def _refuse(flaws: Iterable[Flaw]) -> None:
-    problems = [Problem("decay_mask", flaw.key, flaw.found, flaw.hint) for flaw in flaws]
+    problems = [flaw.at("decay_mask") for flaw in flaws]
     if problems:
         raise StudyError(problems)
 

@@ -18,8 +18,10 @@ from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import MlpTable, PartsTable, PythonTable
+from sweeper.config.refusals import missing
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import SearchEntry, ends
+from sweeper.config.table import Flaw
 from sweeper.config.train import SupervisedTable
 from sweeper.config.user_code import (
     Function,
@@ -27,7 +29,7 @@ from sweeper.config.user_code import (
     describe_object,
     keywords_of,
     load_function,
-    missing,
+    missing_argument,
 )
 from sweeper.config.user_errors import RAISED
 from sweeper.errors import Problem, StudyError
@@ -286,7 +288,7 @@ def _unfit_arguments(
             yield config.problem(_key(config, holder, name), found, hint)
     for name in own:
         if name not in table.arguments and named[name].default is inspect.Parameter.empty:
-            yield config.problem(f"{holder}.{name}", *_not_given(config, table, holder, name))
+            yield config.source.problem(_not_given(config, table, holder, name))
 
 
 def _not_taken(
@@ -299,16 +301,15 @@ def _not_taken(
     return f"'{table.function}' has no argument '{name}'", hint
 
 
-def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) -> tuple[str, str]:
+def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) -> Flaw:
+    key = f"{holder}.{name}"
     if config.has_plain_mlps and name in MlpTable.model_fields:
-        return (
-            f"'{table.function}' takes '{name}', which belongs to the MLP",
-            "rename the argument",
-        )
-    if f"{holder}.{name}" in config.search:  # with `when`
-        found = f"missing, but '{table.function}' needs it in trials that do not draw it (when)"
-        return found, f"write {name} = ... in [{holder}]"
-    return missing(table.function, holder, name)
+        found = f"'{table.function}' takes '{name}', which belongs to the MLP"
+        return Flaw(key, found, "rename the argument")
+    if key in config.search:  # with `when`
+        why = f"but '{table.function}' needs it in trials that do not draw it (when)"
+        return missing(key, f"write {name} = ... in [{holder}]", why)
+    return missing_argument(table.function, holder, name)
 
 
 def check_result(name: str, model: Any) -> Wrong | None:

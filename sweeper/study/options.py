@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeper.config import StudyConfig
 from sweeper.config.kinds import is_function
-from sweeper.config.refusals import MISSING, format_value, unknown_name
+from sweeper.config.refusals import format_value, missing, unknown_name
 from sweeper.config.study import PRUNERS
 from sweeper.errors import Problem, StudyError
 from sweeper.study.grid import n_combinations
@@ -270,7 +270,7 @@ def _option_problems(
         elif hint := known[key].hint_for(value):
             yield config.problem(f"{table}.{key}", f"{value!r} does not fit", hint)
     for key in (key for key, option in known.items() if option.required and key not in options):
-        yield config.problem(f"{table}.{key}", MISSING, f"write {key} = ...")
+        yield config.source.problem(missing(f"{table}.{key}", f"write {key} = ..."))
     chosen = [key for key in EXCLUSIVE.get(name, ()) if options.get(key) is True]
     if len(chosen) > 1:
         found = f"{chosen[0]} with {chosen[1]}"

@@ -15,14 +15,13 @@ from sweeper.config.load import load, parse, study_path
 from sweeper.config.mapping import raw_tables, unknown_omitted
 from sweeper.config.overrides import override_texts, read_overrides
 from sweeper.config.reading import RawTable, is_table, with_value, written
-from sweeper.config.refusals import MISSING, UNKNOWN
 from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, split_override, toml_text
 from sweeper.config.train import TASK_OF_LOSS
 from sweeper.data.sizes import split_sizes
-from sweeper.errors import DataError, Problem, StudyError, listed, warn_caller
+from sweeper.errors import DataError, Problem, ProblemKind, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
 from sweeper.templates.completed import complete_settings
 
@@ -78,13 +77,13 @@ def study_of_mapping(
     raw, omitted, flaws = raw_tables(mapping)
     raw, of_target = _with_target(raw, target)
     flaws += of_target + ([] if data is None else [*_other_sources(raw)])
-    problems = [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in flaws]
+    problems = [flaw.at(IN_MAPPING) for flaw in flaws]
     if data is not None:
         texts, refused = _without_sources(texts)
         problems += refused
     settings = _with_overrides(raw, texts)
     misspelt = unknown_omitted(omitted, settings)
-    problems += [Problem(IN_MAPPING, flaw.key, flaw.found, flaw.hint) for flaw in misspelt]
+    problems += [flaw.at(IN_MAPPING) for flaw in misspelt]
     of_data: tuple[Problem, ...] = ()
     rows, guessed = None, None
     try:
@@ -146,9 +145,10 @@ def _parse_or_report(
         unnamed = [problem.key for problem in problems if problem.key.endswith(_NAMES_KIND)]
 
         def is_consequence(problem: Problem) -> bool:
-            if problem.found == MISSING:  # it would follow from rows that can be read
+            if problem.kind is ProblemKind.MISSING:  # it would follow from rows that can be read
                 return bool(of_data or no_rows)
-            return problem.found == UNKNOWN and _is_next_to(problem.key, unnamed)
+            is_unknown = problem.kind is ProblemKind.UNKNOWN_SETTING
+            return is_unknown and _is_next_to(problem.key, unnamed)
 
         others = [
             problem
@@ -213,7 +213,7 @@ def _other_sources(raw: RawTable) -> Iterator[Flaw]:
 def _without_sources(texts: Sequence[str]) -> tuple[Sequence[str], list[Problem]]:
     """Overrides without the table `data` if they name its source there, and these problems."""
     sources = [*_other_sources(_with_overrides({}, texts))]
-    refused = [Problem(IN_PYTHON, flaw.key, flaw.found, flaw.hint) for flaw in sources]
+    refused = [flaw.at(IN_PYTHON) for flaw in sources]
     others = [one for one in texts if split_override(one)[0].partition(".")[0] != "data"]
     return others if refused else texts, refused
 
@@ -228,7 +228,7 @@ def _with_overrides(raw: RawTable, texts: Sequence[str]) -> RawTable:
 def _without_rows(problems: Sequence[Problem]) -> Iterator[Problem]:
     """The problem that nothing says where the rows are, from which everything else is guessed."""
     for problem in problems:
-        if problem.key == "data.source" and problem.found == MISSING:
+        if problem.key == "data.source" and problem.kind is ProblemKind.MISSING:
             yield replace(problem, hint=f"pass the rows as data=..., or {problem.hint}")
 
 

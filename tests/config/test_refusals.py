@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.config import load, parse
 from sweeper.config.toml import COMMAND_LINE, IN_PYTHON
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, ProblemKind, StudyError
 from tests.config.conftest import VALID, Refused
 
 OPTIMIZER_HAS = "[optimizer] has lr, weight_decay, clip_norm, clip_value, b1, b2, eps, name"
@@ -704,6 +704,22 @@ def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
         "train.epochs",
         "search.model.dpeth",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("epochs = 4", "", ProblemKind.MISSING),
+        ('loss = "cross_entropy"', 'loss = "losses:mine"', ProblemKind.MISSING),
+        ("width = 8", "width = 8\nsize = 1", ProblemKind.UNKNOWN_SETTING),
+        ("n_trials = 8", "n_trials = 0", ProblemKind.TOO_SMALL),
+        ('name = "small"', 'name = "a/b"', None),
+    ],
+)
+def test_a_problem_has_the_kind_of_its_flaw(
+    old: str, new: str, kind: ProblemKind | None, refused: Refused
+) -> None:
+    assert [problem.kind for problem in refused(old, new)] == [kind]
 
 
 def test_a_problem_is_one_line(refused: Refused) -> None:

@@ -106,6 +106,11 @@ class Remembers(Kept):
         return eqx.tree_at(lambda m: m.seen, model, model.seen.at[1].add(1)), opt_state, loss
 
 
+class Needs(Kept):
+    def __init__(self, wait):
+        super().__init__()
+
+
 class Nothing(Kept):
     def step(self, model, opt_state, batch, optimizer, key):
         return model, opt_state, "none"
@@ -171,6 +176,11 @@ def test_a_compile_error_is_reported_for_the_program(module: str, command: Comma
     for arguments, told in (
         (["Nothing"], f"{module}:Nothing: train.program: '{module}:Nothing.step' returns str as"),
         (["Kept", "--set", "train.wait=1.0"], "train.wait: 'promised:Kept' has no argument 'wait'"),
+        (
+            ["Needs"],
+            f"{module}:Needs: train.wait: missing, but '{module}:Needs' needs it; write --set "
+            "train.wait=..., or give a study with --study",
+        ),
     ):
         done = command("check-program", f"{module}:{arguments[0]}", *arguments[1:])
         assert (done.returncode, done.stdout) == (2, "")

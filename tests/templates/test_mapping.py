@@ -311,6 +311,13 @@ def test_all_problems_of_a_mapping_are_named_at_once() -> None:
     ]
 
 
+def test_what_readable_rows_would_determine_is_not_reported_as_missing() -> None:
+    own = {"train.loss": "losses:mine", "search": SEARCH}
+    assert problems(own, data=HOUSES, target="prize") == [
+        "target: the DataFrame has no column 'prize'; did you mean 'price'?"
+    ]
+
+
 ARRAYS = np.ones((3, 2)), np.ones(3)
 AS_TEXT = "name it by a string, as in df.columns = df.columns.astype(str)"
 

@@ -31,7 +31,7 @@ from sweeper.cli.commands.printing import (
     print_written,
 )
 from sweeper.cli.console import announce, answers, console_on
-from sweeper.errors import Problem, StudyError, counted, printable
+from sweeper.errors import Problem, ProblemKind, StudyError, counted, printable
 from sweeper.results import formatting
 from sweeper.results.ensemble import outdated, read_ensemble
 
@@ -208,12 +208,11 @@ def check_program(
 
 def _of_program(problem: Problem, program: str, *, has_study: bool) -> Problem:
     """A problem in terms of the program that the command names, not of overrides."""
-    from sweeper.config.refusals import MISSING
     from sweeper.config.toml import COMMAND_LINE
 
     if has_study and (problem.where, problem.key) != (COMMAND_LINE, "train.program"):
         return problem
     hint = problem.hint
-    if not has_study and problem.found.startswith(MISSING):
+    if not has_study and problem.kind is ProblemKind.MISSING:
         hint = f"write --set {problem.key}=..., or give a study with --study"
     return replace(problem, where=program, hint=hint)
