@@ -162,9 +162,9 @@ class StudyConfig(Table):
         time. How its targets are scaled is written out. If settings that an earlier version would
         have suggested are the recorded ones, they stay.
         """
-        is_earlier = self._earlier is not None and self._earlier._is_recorded(record, self)
-        config = self._earlier if self._earlier is not None and is_earlier else self
-        config = config.with_edition(record.get("edition", 1))
+        if self._earlier is not None and self._earlier._is_recorded(record, self):
+            return self._earlier.as_begun(record)
+        config = self.with_edition(record.get("edition", 1))
         config = config.with_traced_arguments(record.get("traced_arguments", ()))
         return config.with_parallel(record["schedule"]["parallel"]).with_target_scale()
 

@@ -89,11 +89,9 @@ class PartialStudy:
         return _texts(self.written("study.metric"))
 
     @property
-    def is_plain(self) -> bool:
-        """Whether each trial is one training with one loss and one objective."""
-        of_several = (self.written("study.folds"), self.written("study.replicates"))
-        is_one = len(self.objectives) < 2 and of_several == (None, None)
-        return is_one and self.kind("train") is SupervisedTable
+    def has_one_objective(self) -> bool:
+        """Whether trials are judged by one metric."""
+        return len(self.objectives) < 2
 
 
 def complete_settings(
@@ -194,8 +192,10 @@ def _settings(tables: RawTable) -> Iterator[tuple[str, Any]]:
 
 def _fits(draft: PartialStudy, key: str) -> bool:
     """Whether a setting of `init` makes sense for these trials."""
-    if key in ("results.ensemble", "study.pruner"):
-        return draft.is_plain
+    if key == "study.pruner":
+        return draft.has_one_objective
+    if key == "results.ensemble":
+        return draft.has_one_objective and draft.kind("train") is SupervisedTable
     return key not in ("data.source", "data.path", "data.target", "data.drop")
 
 

@@ -1,13 +1,14 @@
 """Studies from settings in a mapping and rows in memory.
 
 What a study file must have and the mapping lacks is what `init` writes for the table. A mapping
-without `search` gets everything that `init` writes.
+without `search` gets everything that `init` writes and the study can have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +20,7 @@ from sweeper.config.study_config import StudyConfig
 from sweeper.config.table import Flaw
 from sweeper.config.tables import TABLES
 from sweeper.config.toml import IN_MAPPING, IN_PYTHON, split_override, toml_text
-from sweeper.config.train import TASK_OF_LOSS
+from sweeper.config.train import TASK_OF_LOSS, SupervisedTable
 from sweeper.data.sizes import split_sizes
 from sweeper.errors import DataError, Problem, ProblemKind, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
@@ -99,14 +100,24 @@ def study_of_mapping(
         return config
     _warn_of_left_out(guessed, settings)
     _warn_of_text_numbers(guessed, settings)
-    config = _stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)
-    if not guessed.unused:
-        return config
-    # earlier versions counted categories without rows as classes
-    guessed = replace(guessed, values=guessed.values + guessed.unused, rarest=0)
-    full = complete_settings(raw, settings, guessed, omitted, is_in_memory=True)
-    earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, guessed)
-    return config.with_earlier(earlier.with_rows(rows))
+    configs = [_stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)]
+    for values, without in _of_earlier_versions(config, settings, guessed, omitted):
+        full = complete_settings(raw, settings, values, without, is_in_memory=True)
+        earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, values)
+        configs.append(earlier.with_rows(rows))
+    return reduce(lambda earlier, later: later.with_earlier(earlier), reversed(configs))
+
+
+def _of_earlier_versions(
+    config: StudyConfig, settings: RawTable, guessed: Guess, omitted: Collection[str]
+) -> Iterator[tuple[Guess, Collection[str]]]:
+    """What earlier versions guessed, and which settings they left out, the latest one first."""
+    members = written(settings, "study.folds"), written(settings, "study.replicates")
+    if members != (None, None) or not isinstance(config.train, SupervisedTable):
+        omitted = (*omitted, "study.pruner")
+        yield guessed, omitted
+    if guessed.unused:  # categories without rows counted as classes
+        yield replace(guessed, values=guessed.values + guessed.unused, rarest=0), omitted
 
 
 def _stratified_if_possible(

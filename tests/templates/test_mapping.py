@@ -29,6 +29,7 @@ from sweeper.config.tables import settings_of_searched_tables
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError, SweeperError
 from sweeper.preflight.user_functions import check_functions
+from sweeper.sweep.session.reconcile import reconcile
 from tests.small_studies import DIGITS
 
 RNG = np.random.default_rng(0)
@@ -47,6 +48,10 @@ SEARCH = {"optimizer.lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": Tr
 
 
 def build(in_size: int, out_size: int, key: Any) -> None:
+    """Only its name matters here."""
+
+
+class Own:
     """Only its name matters here."""
 
 
@@ -117,6 +122,43 @@ def test_a_mapping_with_a_search_gets_only_what_a_study_must_have() -> None:
     )
     assert (config.train.epochs, config.train.batch_size) == (60, 18)
     assert config.canonical()["optimizer"]["name"] == "adamw"
+
+
+@pytest.mark.parametrize(
+    ("settings", "pruner", "ensemble"),
+    [
+        ({"study.folds": 5}, "halving", 20),
+        ({"study.replicates": 3}, "halving", 20),
+        ({"study.metric": ["val_r2", "n_parameters"]}, "none", None),
+        ({"train.program": f"{__name__}:Own", "search.model.dropout": None}, "halving", None),
+    ],
+)
+def test_a_mapping_gets_the_pruner_and_the_ensemble_that_its_study_can_have(
+    settings: dict[str, Any], pruner: str, ensemble: int | None
+) -> None:
+    study = sweeper.load_study(settings, data=HOUSES, target="price")
+    assert (study.study.pruner.name, study.results.ensemble) == (pruner, ensemble)
+
+
+@pytest.mark.parametrize("unused", [[], ["test"]])
+def test_a_study_of_folds_that_began_without_a_pruner_resumes_as_it_began(
+    unused: list[str],
+) -> None:
+    kinds = pd.Categorical(["fraud", *["ok"] * 9] * 30, categories=["fraud", "ok", *unused])
+    rows = HOUSES.assign(kind=kinds)
+    now = sweeper.load_study({"study.folds": 5}, data=rows, target="kind")
+    before: dict[str, Any] = {"study.folds": 5, "study.pruner": None, "results.ensemble": None}
+    if unused:  # they counted as classes
+        before |= {"study.metric": "val_accuracy", "train.metrics": ["accuracy"]}
+        before |= {"data.class_weights": None, "data.split.stratify": False}
+    began = sweeper.load_study(before, data=rows, target="kind").canonical()
+    for record, name in ((began, "none"), (now.canonical(), "halving")):
+        record["schedule"]["parallel"] = 8
+        resumed = now.as_begun(record)
+        assert (resumed.study.pruner.name, reconcile(record, resumed.canonical()).refused) == (
+            name,
+            (),
+        )
 
 
 @pytest.mark.parametrize(
