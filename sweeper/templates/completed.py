@@ -119,7 +119,9 @@ def complete_settings(
     tables = _of_init(guessed, task or "numbers")
     if not has_search:
         for key, entry in flat_search(tables["search"]):
-            if draft.has(key) and draft.written(key) is None:
+            # a user-defined program calls the model without dropout
+            is_idle = key == "model.dropout" and draft.kind("train") is UserProgramTable
+            if draft.has(key) and draft.written(key) is None and not is_idle:
                 draft.add(f"search.{key}", entry)
     if is_in_memory and guessed is not None:
         _add_ways_to_read(draft, guessed)

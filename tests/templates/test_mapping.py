@@ -130,7 +130,7 @@ def test_a_mapping_with_a_search_gets_only_what_a_study_must_have() -> None:
         ({"study.folds": 5}, "halving", 20),
         ({"study.replicates": 3}, "halving", 20),
         ({"study.metric": ["val_r2", "n_parameters"]}, "none", None),
-        ({"train.program": f"{__name__}:Own", "search.model.dropout": None}, "halving", None),
+        ({"train.program": Own}, "halving", None),
     ],
 )
 def test_a_mapping_gets_the_pruner_and_the_ensemble_that_its_study_can_have(
