@@ -150,10 +150,11 @@ class _Sweep(BaseEstimator, ABC):
             n_trials: how many trials to train.
             epochs: how long each may train; most are pruned earlier.
             search: what each trial draws, as in the table `[search]` of a study file. None: what
-                `sweeper init` writes for the rows, as it does for all other settings. With
-                `search`, these have the defaults of study files, except that the pruner is
-                `halving`, a trial is judged by its best epoch, classes are split in equal
-                proportions if possible, and missing numbers are filled with the median.
+                `sweeper init` writes for the rows, as it does for all other settings without an
+                argument. With `search`, these have the defaults of study files, except that the
+                pruner is `halving`, a trial is judged by its best epoch, classes are split in equal
+                proportions if possible, missing numbers are filled with the median, and one model
+                is kept, or 50 with `ensemble`. No rows are for testing in either case.
             settings: further settings of the study, by dotted key or by table, such as
                 `{"train.batch_size": 64}`.
             validation_fraction: the share of the rows by which trials are judged.
@@ -166,8 +167,9 @@ class _Sweep(BaseEstimator, ABC):
                 With fewer than 40 validation rows, `fit` warns and uses the best one.
             random_state: the seed of the study; None draws one, but is 0 if `run_dir` is given.
             run_dir: the run directory, to be kept: `fit` resumes the study in it, and refuses
-                other rows or settings. None: a temporary one, removed with this estimator
-                and `results_`.
+                other rows or settings, except `n_trials`, `ensemble` and what a study file may
+                change, such as `execution.threads`. None: a temporary one, removed with this
+                estimator and `results_`.
             verbose: whether to write a line after each round.
 
         A sweep uses all cores: leave `n_jobs` of scikit-learn at 1. To run several in processes
