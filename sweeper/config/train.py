@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName, OneOf, is_function
-from sweeper.config.model import MlpTable, TabMTable
+from sweeper.config.model import MlpTable, PythonTable, TabMTable
 from sweeper.config.refusals import format_value, missing
 from sweeper.config.table import BOUND, FIXED, TRACED, Flaw, Table
 
@@ -339,6 +339,8 @@ class UserProgramTable(EpochsTable):
 
 def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:
     """User-defined programs call the model without dropout, so the MLP cannot have any."""
+    if isinstance(model, PythonTable):
+        return  # it may be an argument of the function
     searched = "model.dropout" in drawn
     if searched or (isinstance(model, MlpTable | TabMTable) and model.dropout > 0):
         found = "your own program calls the model without dropout"

@@ -86,6 +86,13 @@ def test_a_missing_setting_is_refused_with_the_names_that_it_takes(refused: Refu
     assert (problem.key, problem.hint) == ("train.task", "write one of classes, numbers")
 
 
+def test_a_function_may_have_an_argument_called_dropout(read: Read) -> None:
+    drawn = "search.model.dropout={type='float',low=0.0,high=0.5}"
+    model = "model={kind='python',function='own:build'}"
+    config = read(LOSS, OWN, model, f"search={{{drawn.removeprefix('search.')}}}")
+    assert [*config.search] == ["model.dropout"]
+
+
 STOP = "train.early_stop={metric='val_spread',patience=2}"
 
 
