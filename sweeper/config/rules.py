@@ -32,6 +32,7 @@ from sweeper.config.space import any_value
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
 from sweeper.config.table import Flaw, Table
 from sweeper.config.train import (
+    WITHOUT_MEMBERS,
     EpochsTable,
     SupervisedTable,
     UserProgramTable,
@@ -252,8 +253,8 @@ def check_parts(
     if isinstance(train, UserProgramTable) and model is not None:
         yield from check_dropout(model, searched)
         if isinstance(model, TabMTable):
-            found = "your own program would train its mean prediction, not its members"
-            yield Flaw("model.kind", found, 'write kind = "mlp", or train.program = "supervised"')
+            hint = 'write kind = "mlp", or train.program = "supervised"'
+            yield Flaw("model.kind", WITHOUT_MEMBERS, hint)
     if not isinstance(train, AlternatingTable | CoupledTable):
         if isinstance(model, PartsTable) and isinstance(train, SupervisedTable | UserProgramTable):
             found = f"several parts, but the program {train.program} trains one model"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import ConfigDict, Field
 
 from sweeper.config.kinds import Argument, Count, FunctionName, OneOf, is_function
-from sweeper.config.model import MlpTable, PythonTable, TabMTable
+from sweeper.config.model import LayersTable, PythonTable
 from sweeper.config.refusals import format_value, missing
 from sweeper.config.table import BOUND, FIXED, TRACED, Flaw, Table
 
@@ -39,6 +39,10 @@ ON_LOGITS = ("cross_entropy", "binary_cross_entropy")
 WEIGHED = ON_LOGITS
 # metrics where less is better; for user-defined ones this is not known
 _ERRORS = frozenset({"log_loss", "rmse", "mae", "mape", "sliced_wasserstein"})
+
+# what user-defined programs do with a model
+WITHOUT_DROPOUT = "your own program calls the model without dropout"
+WITHOUT_MEMBERS = "your own program would train its mean prediction, not its members"
 
 Loss = Annotated[str, OneOf(tuple(TASK_OF_LOSS))]
 Metric = Annotated[str, OneOf(tuple(TASK_OF_METRIC))]
@@ -337,12 +341,13 @@ class UserProgramTable(EpochsTable):
         return frozenset(f"val_{name}" for name in self.metrics)
 
 
-def check_dropout(model: Table, drawn: Iterable[str]) -> Iterable[Flaw]:
-    """User-defined programs call the model without dropout, so the MLP cannot have any."""
+def check_dropout(model: Table, drawn: Collection[str]) -> Iterator[Flaw]:
+    """User-defined programs call the model without dropout, so the MLP cannot have any.
+
+    If kinds of models are searched, `dropout` is checked when the edition of the study is known.
+    """
     if isinstance(model, PythonTable):
         return  # it may be an argument of the function
-    searched = "model.dropout" in drawn
-    if searched or (isinstance(model, MlpTable | TabMTable) and model.dropout > 0):
-        found = "your own program calls the model without dropout"
+    if "model.dropout" in drawn or (isinstance(model, LayersTable) and model.dropout > 0):
         hint = 'remove it, or write kind = "python" and a model that takes a key'
-        yield Flaw("model.dropout", found, hint)
+        yield Flaw("model.dropout", WITHOUT_DROPOUT, hint)

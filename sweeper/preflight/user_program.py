@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from sweeper.config import Settings, StudyConfig
+from sweeper.config.model import MixedTable
 from sweeper.config.search import ends
-from sweeper.config.train import UserProgramTable
+from sweeper.config.train import WITHOUT_DROPOUT, WITHOUT_MEMBERS, UserProgramTable
 from sweeper.config.user_code import LoadError, check_keywords, describe_object, load_class
 from sweeper.config.user_errors import RAISED, place_of
 from sweeper.data.dataset import Dataset
@@ -39,12 +40,14 @@ def check_program(config: StudyConfig, data: Dataset) -> None:
     It is traced with the values as written, then with the ends of each searched one.
 
     Raises:
-        StudyError: the class does not exist, does not accept its keys, lacks a method, or the
-        result of a method cannot be used.
+        StudyError: it cannot train a searched kind of model, the class does not exist, does not
+        accept its keys, lacks a method, or the result of a method cannot be used.
     """
     train = config.train
     if not isinstance(train, UserProgramTable):
         return
+    if problems := [*_unfit_kinds(config)]:
+        raise StudyError(problems)
     try:
         program = load_class(train.program, config.base_dir)
     except LoadError as error:
@@ -71,6 +74,22 @@ def scores_of(config: StudyConfig, data: Dataset) -> tuple[str, ...]:
     except RAISED:
         return ()  # `check_program` reports it
     return tuple(name for name in given if name != "loss") if isinstance(given, Mapping) else ()
+
+
+def _unfit_kinds(config: StudyConfig) -> Iterator[Problem]:
+    """Searched kinds of models that the program would train in another way than `supervised`.
+
+    Studies of earlier editions train them.
+    """
+    model = config.model
+    if config.edition < 6 or not isinstance(model, MixedTable):
+        return
+    if "tabm" in config.kinds:
+        found = f"some trials are a TabM: {WITHOUT_MEMBERS}"
+        hint = 'remove "tabm", or write train.program = "supervised"'
+        yield config.problem("search.model.kind", found, hint)
+    if config.padded_kinds and model.dropout > 0:
+        yield config.problem("model.dropout", WITHOUT_DROPOUT, "remove it")
 
 
 def _unfit_class(name: str, program: Callable[..., Any]) -> Wrong | None:

@@ -668,6 +668,24 @@ def test_missing_methods_are_reported(tmp_path: Path, bench: Any) -> None:
         check_program(config, data)
 
 
+def test_searched_kinds_that_a_program_cannot_train_are_refused(tmp_path: Path, bench: Any) -> None:
+    data = bench().data
+    kinds = "search.model.kind={type='categorical',choices=['mlp','tabm']}"
+    (tmp_path / "own_programs.py").write_text(OWN, encoding="utf-8")
+    config = parse(STUDY, tmp_path / "study.toml", [kinds, "model.dropout=0.1"])
+    with pytest.raises(StudyError) as refused:
+        check_program(config, data)
+    assert [(problem.key, problem.found) for problem in refused.value.problems] == [
+        (
+            "search.model.kind",
+            "some trials are a TabM: your own program would train its mean prediction, not its "
+            "members",
+        ),
+        ("model.dropout", "your own program calls the model without dropout"),
+    ]
+    check_program(config.with_edition(5), data)
+
+
 def test_the_methods_are_those_in_the_guide() -> None:
     guide = GUIDES["models-and-programs"]
     for name, given in METHODS.items():
