@@ -17,7 +17,7 @@ from sweeper.config import StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.kinds import is_function
-from sweeper.config.model import MlpTable, PartsTable, PythonTable
+from sweeper.config.model import MixedTable, PartsTable, PythonTable
 from sweeper.config.refusals import missing
 from sweeper.config.rules import sizes_of_parts
 from sweeper.config.search import SearchEntry, ends
@@ -128,8 +128,22 @@ class ModelCheck:
             raise StudyError(problem) from error.__cause__
         if wrong := check_builder(table.function, function, "a model", ["in_size"]):
             return [config.problem(f"{self.key}.function", *wrong)]
-        problems = [*_unfit_arguments(config, function, table, self.key)]
-        return problems or [*self._unfit_models(function)]
+        if problems := [*_unfit_arguments(config, function, table, self.key)]:
+            return problems
+        for name in self._never_given(function):
+            found, hint = _built_in(table, self.key, name)
+            self._warn(f"{found}, so it always has its default", hint)
+        return [*self._unfit_models(function)]
+
+    def _never_given(self, function: Function) -> list[str]:
+        """Its arguments that are called like a setting which only other kinds of models use."""
+        model = self.config.model
+        if not isinstance(model, MixedTable):
+            return []
+        drawn = {key.partition(".")[2] for key in (*self.config.search, *self.config.same_as)}
+        of_others = MixedTable.model_fields.keys() - PythonTable.model_fields.keys()
+        used = of_others & (drawn | model.model_fields_set)
+        return [name for name in keywords_of(function)[0] if name in used]
 
     def _unfit_models(self, function: Function) -> Iterator[Problem]:
         """What is wrong with a model, first with the values as written, then with others."""
@@ -294,8 +308,7 @@ def _unfit_arguments(
 def _not_taken(
     config: StudyConfig, table: PythonTable, holder: str, name: str, own: list[str]
 ) -> tuple[str, str]:
-    others = [*MlpTable.model_fields] if config.has_plain_mlps else []
-    near = get_close_matches(name, [*own, *others], n=1)
+    near = get_close_matches(name, [*own, *type(config.each("model")[holder]).model_fields], n=1)
     takes = f"its arguments are {', '.join(own)}" if own else "remove it"
     hint = f"did you mean '{holder}.{near[0]}'?" if near else takes
     return f"'{table.function}' has no argument '{name}'", hint
@@ -303,13 +316,17 @@ def _not_taken(
 
 def _not_given(config: StudyConfig, table: PythonTable, holder: str, name: str) -> Flaw:
     key = f"{holder}.{name}"
-    if config.has_plain_mlps and name in MlpTable.model_fields:
-        found = f"'{table.function}' takes '{name}', which belongs to the MLP"
-        return Flaw(key, found, "rename the argument")
+    if name in type(config.each("model")[holder]).model_fields:
+        return Flaw(key, *_built_in(table, holder, name))
     if key in config.search:  # with `when`
         why = f"but '{table.function}' needs it in trials that do not draw it (when)"
         return missing(key, f"write {name} = ... in [{holder}]", why)
     return missing_argument(table.function, holder, name)
+
+
+def _built_in(table: PythonTable, holder: str, name: str) -> Wrong:
+    found = f"'{table.function}' takes '{name}', but does not get {holder}.{name}"
+    return f"{found}, a built-in setting", "rename the argument"
 
 
 def check_result(name: str, model: Any) -> Wrong | None:

@@ -82,6 +82,18 @@ def depth_too(in_size, out_size, key, depth, channels):
     return eqx.nn.MLP(in_size, out_size, channels, depth, key=key)
 
 
+def members(in_size, out_size, key, ensemble_size, channels):
+    return eqx.nn.MLP(in_size, out_size, channels, 1, key=key)
+
+
+def of_kind(in_size, out_size, key, kind, channels):
+    return eqx.nn.MLP(in_size, out_size, channels, 1, key=key)
+
+
+def wide(in_size, out_size, key, channels, width=64, activation=jax.nn.relu):
+    return eqx.nn.MLP(in_size, out_size, width, 1, activation, key=key)
+
+
 class Silent(eqx.Module):
     pass
 
@@ -161,6 +173,7 @@ MIXED = (
     "model.depth=1",
     "model.width=8",
 )
+TABM = "search.model.kind.choices=['tabm','python']"
 
 # overrides; then the message
 REFUSED = {
@@ -241,8 +254,23 @@ REFUSED = {
     ),
     "a setting of the MLP's": (
         ("model.function=nets:depth_too", "search={}", *MIXED),
-        "--set: model.depth: 'nets:depth_too' takes 'depth', which belongs to the MLP; rename "
-        "the argument",
+        "--set: model.depth: 'nets:depth_too' takes 'depth', but does not get model.depth, a "
+        "built-in setting; rename the argument",
+    ),
+    "a setting of TabM's": (
+        ("model.function=nets:members", "search={}", *MIXED, TABM),
+        "study.toml:10: model.ensemble_size: 'nets:members' takes 'ensemble_size', but does not "
+        "get model.ensemble_size, a built-in setting; rename the argument",
+    ),
+    "a misspelt setting of TabM's": (
+        ("model.ensemble_sise=8", *MIXED, TABM),
+        "--set: model.ensemble_sise: 'nets:build' has no argument 'ensemble_sise'; did you mean "
+        "'model.ensemble_size'?",
+    ),
+    "a setting of every kind": (
+        ("model.function=nets:of_kind", "search={}"),
+        "study.toml:11: model.kind: 'nets:of_kind' takes 'kind', but does not get model.kind, a "
+        "built-in setting; rename the argument",
     ),
     "a misspelt setting of the MLP's": (
         ("model.widht=8", *MIXED),
@@ -308,7 +336,7 @@ REFUSED = {
     ),
 }
 
-Check = Callable[..., None]
+Check = Callable[..., tuple[str, ...]]
 
 
 @pytest.fixture
@@ -317,8 +345,8 @@ def check(tmp_path: Path) -> Check:
     (tmp_path / "broken.py").write_text("import not_there\n", encoding="utf-8")
     (tmp_path / "script.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
 
-    def check(*overrides: str) -> None:
-        check_model(parse(STUDY, tmp_path / "study.toml", overrides), in_size=4, out_size=3)
+    def check(*overrides: str) -> tuple[str, ...]:
+        return check_model(parse(STUDY, tmp_path / "study.toml", overrides), in_size=4, out_size=3)
 
     return check
 
@@ -353,6 +381,16 @@ def test_a_problem_names_the_line(check: Check, tmp_path: Path) -> None:
 )
 def test_models_that_can_be_trained_are_accepted(overrides: tuple[str, ...], check: Check) -> None:
     check(*overrides)
+
+
+@pytest.mark.parametrize("others", [(), (TABM,), ("search.model.width={type='int',low=4,high=8}",)])
+def test_an_argument_with_the_name_of_a_setting_of_other_kinds_is_reported(
+    others: tuple[str, ...], check: Check
+) -> None:
+    assert check("model.function=nets:wide", "search={}", *MIXED, *others) == (
+        "model.function: 'nets:wide' takes 'width', but does not get model.width, a built-in "
+        "setting, so it always has its default; rename the argument",
+    )
 
 
 def test_a_check_does_not_use_the_device(tmp_path: Path) -> None:
