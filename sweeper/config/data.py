@@ -127,12 +127,11 @@ class SplitTable(Table):
         examples=["train+val"],
     )
 
-
-def _nothing_to_train_on(split: SplitTable) -> Iterable[Flaw]:
-    test = 0.0 if split.column else split.test  # the column says which rows are for testing
-    if split.val + test >= 1:
-        found = f"val {split.val} and test {split.test} leave nothing to train on"
-        yield Flaw("split", found, "write parts that sum to less than 1")
+    @property
+    def leaves_rows(self) -> bool:
+        """Whether some rows are neither for validation nor for testing."""
+        test = 0.0 if self.column else self.test  # the column says which rows are for testing
+        return self.val + test < 1
 
 
 def _several_ways_to_split(split: SplitTable) -> Iterable[Flaw]:
@@ -190,7 +189,7 @@ def _unknown_encoding(encoding: str) -> Iterable[Flaw]:
 class RowsTable(Table):
     """Settings of every source of rows."""
 
-    rules = (_nothing_to_train_on, _several_ways_to_split, _no_column_to_learn_from)
+    rules = (_several_ways_to_split, _no_column_to_learn_from)
 
     scale: Literal["none", "standard", "minmax", "robust", "quantile"] = Field(
         default="standard",

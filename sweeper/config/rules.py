@@ -294,6 +294,14 @@ def check_target_transform(data: Table | None, train: Table | None) -> Iterator[
         yield Flaw("data.target_transform", found, hint)
 
 
+def check_shares(data: Table | None, folds: int | None) -> Iterator[Flaw]:
+    """Check that rows to train on are left; folds are of all rows that are not for testing."""
+    if isinstance(data, RowsTable) and folds is None and not data.split.leaves_rows:
+        split = data.split
+        found = f"val {split.val} and test {split.test} leave nothing to train on"
+        yield Flaw("data.split", found, "write parts that sum to less than 1")
+
+
 def check_rows(data: Table | None, train: Table | None) -> Iterator[Flaw]:
     """Check that the program uses the targets, modes and weights that rows have."""
     if data is None or not isinstance(train, EpochsTable):

@@ -42,6 +42,7 @@ from sweeper.config.rules import (
     check_reported,
     check_rows,
     check_schedules,
+    check_shares,
     check_single_trial,
     check_tabm_depths,
     check_target_transform,
@@ -168,6 +169,8 @@ class Draft:
             self.flaws += check_kinds(model, kinds.values() or (), self._searched)
         if isinstance(model, TabMTable | MixedTable) and self._is_known(search):
             self.flaws += check_tabm_depths(model, search, self._links)
+        if "folds" in study:
+            self.flaws += check_shares(tables.get("data"), study["folds"])
         self.flaws += check_rows(tables.get("data"), train)
         self.flaws += check_target_transform(tables.get("data"), train)
 

@@ -100,7 +100,10 @@ def refit_study(
     tables["study"] |= {"name": name, "value": "last", **members, **unbound}
     tables["train"] |= {"early_stop": None}
     tables["execution"].pop("trial_timeout", None)  # it trains on more rows, and longer at a time
+    split = config.data.split
     tables["data"]["split"] |= {"train_on": train_on, "seed": config.split_seed}
+    if not split.leaves_rows:  # with folds, val had no effect
+        tables["data"]["split"] |= {"val": (1 - split.test) / 2}
     directory = f"{row['trial_number']}{'-all' if train_on == 'all' else ''}"
     tables["results"] |= {"dir": str(run_dir.refit / directory), "keep_models": 1, "ensemble": None}
     if row["state"] != TrialState.FAIL:  # else it trains all of its epochs

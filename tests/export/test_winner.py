@@ -530,6 +530,15 @@ def test_a_refit_of_a_trial_with_folds_needs_no_value_of_its_metric_on_validatio
     assert with_defined_objective(other) is other
 
 
+def test_folds_and_their_refit_have_rows_to_train_on_whatever_share_is_for_validation(
+    tmp_path: Path,
+) -> None:
+    shares = "data.split={val=0.2, test=0.85}", "study.folds=2", "train.batch_size=8"
+    results = trained(study_in(tmp_path, STUDY, *shares, "study.n_trials=1", "train.epochs=1"))
+    refit, _ = refit_study(results.run_dir, 0, "train+val")
+    assert (refit.data.split.val, refit.data.split.test) == (pytest.approx(0.075), 0.85)
+
+
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
