@@ -15,9 +15,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sweeper.data.files import UnfitTableError
 from sweeper.errors import listed
@@ -88,12 +87,10 @@ def _kind(path: Path) -> bytes:
     return next((kind for kind in (_GZIP, _BZ2, _XZ, _ZSTD, _ZIP) if start.startswith(kind)), b"")
 
 
-def _zstandard(path: Path) -> IO[bytes]:
-    try:
-        return import_module("zstandard").open(path, "rb")
-    except ImportError as error:
-        found = "is compressed with Zstandard, which needs another package"
-        raise UnfitTableError(found, "run `pip install zstandard`, or decompress it") from error
+def _zstandard(path: Path) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(str(path), "zstd")
 
 
 def _only(names: list[str]) -> str:

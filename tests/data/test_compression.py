@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from sweeper.data.dataset import Dataset
@@ -42,10 +43,22 @@ def in_tar(table: bytes) -> bytes:
     return content.getvalue()
 
 
+def in_zstandard(table: bytes) -> bytes:
+    """Two frames, as several threads write them."""
+    frames = b""
+    for part in (table[:50], table[50:]):
+        content = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(content, "zstd") as frame:
+            frame.write(part)
+        frames += content.getvalue().to_pybytes()
+    return frames
+
+
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "rows.csv.gz": gzip.compress,
     "rows.csv.bz2": bz2.compress,
     "rows.csv.xz": lzma.compress,
+    "rows.csv.zst": in_zstandard,
     "rows.zip": lambda table: zipped(table, "d/rows.csv", "__MACOSX/d/._rows.csv"),
     "rows.csv.tar.gz": in_tar,
     "named.csv": gzip.compress,
@@ -86,6 +99,7 @@ WHOLE = TABLE.encode()
         ("rows.csv.gz", gzip.compress(WHOLE)[:-20], "cannot be decompressed: "),
         ("rows.csv.bz2", bz2.compress(WHOLE)[:-20], "cannot be decompressed: "),
         ("rows.csv.xz", lzma.compress(WHOLE)[:-20], "cannot be decompressed: "),
+        ("rows.csv.zst", in_zstandard(WHOLE)[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv")[:-20], "cannot be decompressed: "),
         ("rows.zip", zipped(WHOLE, "a.csv", "b.csv"), "holds 2 files, a.csv and b.csv; pack "),
         ("rows.zip", zipped(WHOLE), "holds no file; pack exactly one table"),
