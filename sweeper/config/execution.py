@@ -105,7 +105,8 @@ class ExecutionTable(Table):
     )
     threads: CountOrAuto = Field(
         default="auto",
-        description="training threads of this process; auto: one per core, none with trial_timeout",
+        description="training threads of this process; auto: one per core, and at least one per "
+        "GPU; none with trial_timeout or an engine",
         examples=[4],
     )
     workers: CountOrAuto = Field(
@@ -118,7 +119,8 @@ class ExecutionTable(Table):
     )
     devices: SomeOrAuto = Field(
         default="auto",
-        description="maximum number of devices to train on in parallel; default: all that JAX has",
+        description="maximum number of devices to train on in parallel; default: all that JAX has; "
+        "only devices of the same kind as the first are used",
         examples=[2],
     )
     memory_fraction: Annotated[float, Field(gt=0, le=1)] = Field(

@@ -177,7 +177,7 @@ class StudyTable(Table):
     )
     metric: Names = Field(
         description="the objective: train_loss, val_loss, val_NAME for a NAME in train.metrics, "
-        "or n_parameters; an array for several",
+        "or n_parameters; val_loss_NAME with alternating and coupled; an array for several",
         examples=["val_loss", ["val_loss", "n_parameters"]],
     )
     direction: Directions = Field(
@@ -186,8 +186,8 @@ class StudyTable(Table):
     )
     value: Literal["last", "best"] = Field(
         default="last",
-        description="the epoch whose value and weights a trial keeps; with early stopping always "
-        "the best",
+        description="the epoch whose value and weights a trial keeps: the last, or the best by "
+        "study.metric; with early stopping, last is the best by train.early_stop.metric",
     )
     n_trials: Count = Field(description="number of trials; a grid may have fewer", examples=[64])
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(

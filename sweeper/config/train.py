@@ -162,7 +162,8 @@ class EarlyStopTable(Table):
 
     metric: Annotated[str | None, FIXED] = Field(
         default=None,
-        description="the metric that must improve; default: study.metric",
+        description="the metric that must improve; default: study.metric, or the first of several "
+        "other than n_parameters; without such a one, the first validation loss",
         examples=["val_loss"],
     )
     patience: Annotated[Count, TRACED] = Field(

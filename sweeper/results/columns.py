@@ -108,7 +108,13 @@ BEST = (
         "the best value of the first objective over epochs, after averaging replicates and folds",
         D,
     ),
-    Column("best_epoch", INT32, "the epoch of best_value; epochs count from 1", D),
+    Column(
+        "best_epoch",
+        INT32,
+        "the first epoch with best_value, from 1; always 1 if the first objective is n_parameters, "
+        "and not always the epoch of value and of the weights",
+        D,
+    ),
     Column("epochs_done", INT32, "epochs trained", D | R),
 )
 
