@@ -67,7 +67,8 @@ class UserProgram(Protocol):
         """Both after one update, and the loss, whose mean over the epoch is reported.
 
         `batch.x` is shaped (rows, features), `batch.y` (rows,) for classes, else (rows, targets);
-        numbers are scaled as in `[data]`, targets always. `key` is different in each step.
+        features are scaled as in `[data]`, and so are targets that are numbers: to mean 0 and
+        deviation 1, unless `data.target_scale` is "none". `key` is different in each step.
         """
         ...
 
