@@ -13,6 +13,7 @@ from sweeper.errors import counted
 from sweeper.files import read_record, write_record
 from sweeper.results.formatting import number
 from sweeper.results.ranking import gain_sign
+from sweeper.results.status import find_status
 from sweeper.rundir import RunDir
 
 _ERRORS_APART = 2.0  # a difference of fewer standard errors may be chance
@@ -163,15 +164,22 @@ def write_ensemble(run_dir: RunDir, record: EnsembleRecord) -> None:
     write_record(run_dir.ensemble, run_dir.staging, asdict(record))
 
 
-def outdated(record: EnsembleRecord, run_dir: RunDir, completed: int) -> str:
-    """Why to select an ensemble again, now that so many trials have completed; else empty."""
+def outdated(
+    record: EnsembleRecord, run_dir: RunDir, completed: int, settings: Mapping[str, Any]
+) -> str:
+    """That an ensemble is not of all trials that have completed by now, and what to do; else empty.
+
+    `settings` are those of the study.
+    """
     if record.completed in (None, completed):
         return ""
-    return (
-        f"the ensemble was selected when {counted(record.completed, 'trial')} had completed, and "
-        f"{completed} have now; select it again: "
-        f"python -m sweeper ensemble {quote(str(run_dir.root))}"
-    )
+    selected = f"the ensemble was selected when {counted(record.completed, 'trial')} had completed"
+    status = find_status(run_dir) if settings.get("results", {}).get("ensemble") else None
+    if status is not None and status.is_running:
+        way = "the study is running, and selects it again when it finishes"
+    else:
+        way = f"select it again: python -m sweeper ensemble {quote(str(run_dir.root))}"
+    return f"{selected}, and {completed} have now; {way}"
 
 
 def verdicts(record: EnsembleRecord) -> list[str]:
@@ -179,11 +187,13 @@ def verdicts(record: EnsembleRecord) -> list[str]:
     return [sentence for sentence in (verdict(record), better_trees(record)) if sentence]
 
 
-def latest_verdicts(record: EnsembleRecord | None, run_dir: RunDir, completed: int) -> list[str]:
-    """The verdicts, or why to select the ensemble again; empty if there is none."""
+def latest_verdicts(
+    record: EnsembleRecord | None, run_dir: RunDir, completed: int, settings: Mapping[str, Any]
+) -> list[str]:
+    """The verdicts, or that the ensemble is `outdated`; empty if there is none."""
     if record is None:
         return []
-    again = outdated(record, run_dir, completed)
+    again = outdated(record, run_dir, completed, settings)
     return [again] if again else verdicts(record)
 
 

@@ -52,7 +52,7 @@ from sweeper.results.ensemble import (
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
-from sweeper.results.status import read_status
+from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
 from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
@@ -436,6 +436,16 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     assert export_again in best
     assert verdicts_of_page().startswith(verdict(record))
 
+    status = read_status(run_dir)
+    write_status(run_dir, replace(status, state="running", host="elsewhere"))
+    write_ensemble(run_dir, replace(record, completed=1))
+    late = "the ensemble was selected when 1 trial had completed, and 2 have now; the study is "
+    late += "running, and selects it again when it finishes"
+    assert late in said_by("best", str(root))
+    assert verdicts_of_page() == late
+    write_ensemble(run_dir, record)
+    write_status(run_dir, status)
+
     trained(study_in(tmp_path, DIGITS, *CLASSES, "study.n_trials=3"))
     late = "the ensemble was selected when 2 trials had completed, and 3 have now; "
     late += f"select it again: python -m sweeper ensemble {root}"
@@ -445,7 +455,8 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     assert export_again not in best
     assert verdicts_of_page() == late
     assert late in said_by("export", str(root), "ensemble", "--to", str(tmp_path / "out"))
-    assert latest_verdicts(replace(record, completed=None), run_dir, 3) == verdicts(record)
+    undated = replace(record, completed=None)
+    assert latest_verdicts(undated, run_dir, 3, few.canonical()) == verdicts(record)
 
     two = replace(record, members=tuple(EnsembleMember(trial, 0, 1) for trial in (0, 1)))
     write_ensemble(run_dir, two)

@@ -171,12 +171,12 @@ def _best_in_blocks(
     yield _one(printable(doubt))
     yield _one(tables.range_ends(known))
     yield _one(repeats(known.rows(["state", "params_json"])))
-    yield latest_verdicts(chosen, run_dir, known.n_complete)
+    yield latest_verdicts(chosen, run_dir, known.n_complete, settings)
     if "train" in settings:  # otherwise it was imported, without models
         # two files each; the models of all folds of a trial are averaged as one
         n_kept = len(run_dir.own_models()) // 2 // (settings["study"].get("folds") or 1)
         averages = n_kept > 1 and is_feasible(rows[0]) and can_average(settings, known.metrics)
-        is_latest = chosen is not None and not outdated(chosen, run_dir, known.n_complete)
+        is_latest = chosen is not None and not outdated(chosen, run_dir, known.n_complete, settings)
         ways = {"averages": averages, "has_ensemble": is_latest}
         yield [trial_tables.with_the_best(run_dir, rows[0], **ways)]
 

@@ -95,7 +95,7 @@ def export(
         row = known.row(number)
         warning = None if row is None else formatting.violates(row, is_best=is_best)
     elif chosen := read_ensemble(run_dir):
-        warning = outdated(chosen, run_dir, known.n_complete)
+        warning = outdated(chosen, run_dir, known.n_complete, known.study["settings"])
     if warning:
         print_shown(warning)
     if written is None:

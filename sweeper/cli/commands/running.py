@@ -302,7 +302,8 @@ def _print_results(run_dir: RunDir, status: Status) -> None:
         if ends := tables.range_ends(trials):
             print_shown(ends, "")
         _print_baseline(run_dir, status, trials.row(best[0]))
-        if said := latest_verdicts(read_ensemble(run_dir), run_dir, trials.n_complete):
+        chosen, settings = read_ensemble(run_dir), trials.study["settings"]
+        if said := latest_verdicts(chosen, run_dir, trials.n_complete, settings):
             print_shown(*said, "")
     elif status.state == "finished":
         print_shown(f"no trial completed; {hint_if_none_complete(run_dir)}", "")

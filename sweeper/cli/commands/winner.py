@@ -105,7 +105,8 @@ def confirm(
         print_shown(*trial_tables.ensemble_again(again, record), "")
         from sweeper.results.listing import read_trials
 
-        if why := outdated(record, run_dir, read_trials(run_dir).n_complete):
+        known = read_trials(run_dir)
+        if why := outdated(record, run_dir, known.n_complete, known.study["settings"]):
             print_shown(why, "")
     print_shown(f"the runs of the {seeds} seeds are in {found.config.run_dir}")
     if len(objectives) == 1:
