@@ -19,7 +19,7 @@ from sweeper.config.study import N_PARAMETERS
 from sweeper.config.toml import Source, toml_text
 from sweeper.data.ahead import preparing
 from sweeper.data.metric_checks import undefined_on
-from sweeper.errors import DataError, StudyError
+from sweeper.errors import FRESH, DataError, StudyError
 from sweeper.executors.claims import claim_devices
 from sweeper.executors.jax_setup import jax_restored
 from sweeper.export.trial_file import trial_of, trial_tables
@@ -224,6 +224,21 @@ def refuse_another(run_dir: RunDir, *, trust_code: bool = False) -> DataSpec | N
                 weights = fixed_start_of(config, data)
         check_resume(config, sessions, data.digest, None, asks_start=False, weights=weights)
     return data_spec(config, data)
+
+
+@contextmanager
+def with_fresh_start_as_fix(config: StudyConfig) -> Iterator[None]:
+    """Let errors about changes since the study `config` began advise to start it over.
+
+    Its settings follow from the study whose trials it trains again: nobody can restore them.
+    """
+    try:
+        yield
+    except StudyError as error:
+        fix = {"where": str(config.run_dir), "hint": "use --fresh to move it aside and train again"}
+        raise type(error)(
+            replace(one, **fix) if FRESH in one.hint else one for one in error.problems
+        ) from error
 
 
 def _text_of(file: Path) -> str:

@@ -17,6 +17,7 @@ from sweeper.cli import trial_tables
 from sweeper.cli.commands.training import train_study as trained_with_view
 from sweeper.cli.tables import TextTable
 from sweeper.cli.trial_tables import after_confirming
+from sweeper.config import parse
 from sweeper.config.load import study_of
 from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, SetupError, StudyError
@@ -208,6 +209,40 @@ def test_other_finalists_need_a_fresh_start(run_dir: RunDir) -> None:
     for top, seeds in ((3, 2), (2, 3)):
         with pytest.raises(StudyError, match=r"it contains other finalists, .* --fresh"):
             refuse_others(finalists(run_dir, top, seeds))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        (("refit", "1", "--on", "all", "--to", "out"), {"trial.epochs": "1"}),
+        (("confirm", "--top", "2", "--seeds", "2"), {}),
+    ],
+)
+def test_trainings_that_began_with_other_settings_need_a_fresh_start(
+    arguments: tuple[str, ...],
+    changed: dict[str, str],
+    run_dir: RunDir,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = RunDir(tmp_path / "study")
+    shutil.copytree(run_dir.root, study.root, ignore=shutil.ignore_patterns("confirm*", "refit*"))
+    name, *others = arguments
+    words = (name, str(study.root), *others, "--quiet")
+    now = refit_study(study, 1, "all")[0] if name == "refit" else finalists(study, 2, 2).config
+    changed = {"study.constraints": "[{ metric = 'n_parameters', max = 9999 }]", **changed}
+    began = [f"{key}={value}" for key, value in changed.items()]
+    trained(parse(now.source.text, now.source.path, began))
+
+    with pytest.raises(StudyError) as refused:
+        sweeper.command(*words)
+    place = now.run_dir
+    assert [one.key for one in refused.value.problems] == [*changed]
+    for one in refused.value.problems:
+        assert (one.where, one.hint) == (str(place), "use --fresh to move it aside and train again")
+        assert f"when the study in {place} began, now " in one.found
+    sweeper.command(*words, "--fresh")
 
 
 def test_finalists_that_were_killed_before_their_first_session_need_no_fresh_start(

@@ -78,9 +78,7 @@ def confirm(
     start, trust_start = _check_and_find_start(run_dir, found.config, spec, trust_code)
     if not fresh:
         refuse_others(found, start)
-    status, code = train_study(
-        found.config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
-    )
+    status, code = _train(found.config, start, trust_start, fresh=fresh, quiet=quiet)
     if status.state != "finished":
         raise typer.Exit(code)
     rows, objectives = rank_finalists(found), found.config.study.objectives
@@ -249,9 +247,19 @@ def _train_again(
 ) -> tuple[Status, int]:
     """Train a trial of `run_dir` again, starting from the same model as its study."""
     start, trust_start = _check_and_find_start(run_dir, config, spec, trust_code)
-    return train_study(
-        config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
-    )
+    return _train(config, start, trust_start, fresh=fresh, quiet=quiet)
+
+
+def _train(
+    config: StudyConfig, start: Path | None, trust_start: bool, *, fresh: bool, quiet: bool
+) -> tuple[Status, int]:
+    """Train a study that a command made; `trust_start` says whether to run the code of `start`."""
+    from sweeper.export.reproduce import with_fresh_start_as_fix
+
+    with with_fresh_start_as_fix(config):
+        return train_study(
+            config, fresh=fresh, quiet=quiet, continue_from=start, trust_code=trust_start
+        )
 
 
 def _check_and_find_start(
