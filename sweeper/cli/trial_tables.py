@@ -163,13 +163,15 @@ def finalists_table(
         yield f"{only} completed with these seeds, so nothing is compared"
         return
     first, former = records[0], min(records, key=lambda row: row["rank_before"])
+    # those of an ensemble may lack the study's best trial, if that completed later
+    of = "" if former["rank_before"] == 1 else " of these"
     if first is former:
         is_clear = lead is not None and lead.is_clear
-        verdict = "confirmed as the best" if is_clear else "first again"
+        verdict = f"confirmed as the best{of}" if is_clear else f"first{of} again"
         yield f"trial {first['trial']} is {verdict}"
     else:
-        now = f"trial {first['trial']} is the best now"
-        yield f"{now}; trial {former['trial']}, the former best, has rank {former['rank']}"
+        now = f"trial {first['trial']} is the best{of} now"
+        yield f"{now}; trial {former['trial']}, the former best{of}, has rank {former['rank']}"
     if lead is not None:
         yield _lead(lead)
 

@@ -49,8 +49,8 @@ class Finalists:
 class Lead:
     """How far the best finalist, `trial`, is ahead of another in the mean.
 
-    The other trial is the former best, or the runner-up if the best is still the same or if the
-    former best now violates a constraint. `standard_error` is that of the difference of two means,
+    The other trial is the finalist that was best before, or the runner-up if that is still the best
+    or now violates a constraint. `standard_error` is that of the difference of two means,
     sqrt(s1^2 / n + s2^2 / n), without assuming equal variances (Welch 1947); seeds are treated as
     independent, and so are folds.
     """

@@ -299,8 +299,20 @@ met, violates = partial(finalist, feasible=True), partial(finalist, feasible=Fal
         ),
         (  # of an ensemble that was selected before the best trial was trained
             [finalist(1, 3, 4, 0.96), finalist(2, 4, 3, 0.92), finalist(3, 15, 2, 0.90)],
-            "trial 3 is the best now; trial 15, the former best, has rank 3\n"
+            "trial 3 is the best of these now; trial 15, the former best of these, has rank 3\n"
             "its mean is 0.06 better than that of trial 15, more than 0.04, twice the standard "
+            "error of the difference",
+        ),
+        (
+            [finalist(1, 15, 2, 0.93), finalist(2, 3, 4, 0.90)],
+            "trial 15 is first of these again\n"
+            "its mean is 0.03 better than that of trial 3, within 0.04, twice the standard "
+            "error of the difference: it may be chance; try more seeds (--seeds N --fresh)",
+        ),
+        (
+            [finalist(1, 15, 2, 0.96), finalist(2, 3, 4, 0.90)],
+            "trial 15 is confirmed as the best of these\n"
+            "its mean is 0.06 better than that of trial 3, more than 0.04, twice the standard "
             "error of the difference",
         ),
         (
