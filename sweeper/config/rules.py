@@ -108,7 +108,7 @@ def check_grid(
     for setting, entry in search.items():
         if entry.values() is None:
             count = entry.count()
-            what = "a continuous range" if count is None else f"{count} integers"
+            what = "a continuous range" if count is None else f"{count:,} integers"
             found = f"{what}, which a grid cannot cover"
             yield Flaw(f"search.{setting}", found, "write step = ..., or choices")
 

@@ -672,14 +672,25 @@ def test_only_built_in_optimizers_can_be_searched(refused: Refused) -> None:
     assert problem.hint == "write one of adam, adamw, rmsprop, lion, sgd, adafactor"
 
 
-def test_a_grid_must_be_finite(refused: Refused) -> None:
+RATES = 'optimizer.lr = { type = "float", low = 1e-4, high = 1e-2, log = true }'
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        (RATES, "a continuous range"),
+        ('model.seed = { type = "int", low = 0, high = 2147483647 }', "2,147,483,648 integers"),
+    ],
+)
+def test_a_grid_must_be_finite(entry: str, found: str, refused: Refused) -> None:
     expected = Problem(
-        "study.toml:31",
-        "search.optimizer.lr",
-        "a continuous range, which a grid cannot cover",
+        "study.toml:30",
+        f"search.{entry.partition(' ')[0]}",
+        f"{found}, which a grid cannot cover",
         "write step = ..., or choices",
     )
-    assert refused("n_trials = 8", 'n_trials = 8\nsampler.name = "grid"') == (expected,)
+    model = "model={kind='python', function='nets:build'}"
+    assert refused(RATES, entry, "study.sampler.name=grid", model) == (expected,)
 
 
 def test_all_problems_are_reported_in_the_order_of_the_file() -> None:
