@@ -31,8 +31,7 @@ def hardly_shared(plan: Plan, strategy: str) -> Iterator[str]:
 
 def _splitting(classes: Sequence[ProgramClass]) -> dict[str, int]:
     """The settings in which classes differ, and how many different values they have of each."""
-    own: list[Any] = [json.loads(program.settings) for program in classes]
-    every: list[list[dict[str, Any]]] = [one if isinstance(one, list) else [one] for one in own]
+    every = [_compiled_in(program) for program in classes]
     values = {
         key: {frozenset(json.dumps(branch.get(key)) for branch in branches) for branches in every}
         for key in every[0][0]
@@ -41,13 +40,25 @@ def _splitting(classes: Sequence[ProgramClass]) -> dict[str, int]:
     return {key: len(found) for key, found in values.items() if len(found) > 1}
 
 
+def _compiled_in(program: ProgramClass) -> list[dict[str, Any]]:
+    """The settings compiled into a class, of each branch; of a padded one also its sizes."""
+    own: Any = json.loads(program.settings)
+    branches: list[dict[str, Any]] = own if program.strategy == "switch" else [own]
+    sizes: dict[str, int] = {}
+    for part in program.padded_size.sizes:
+        model = f"model.{part.name}".rstrip(".")
+        sizes |= {f"{model}.width": part.width, f"{model}.depth": part.depth}
+    return [branch | sizes for branch in branches]
+
+
 def _other_strategies(strategy: str, count: int, splitting: Mapping[str, int]) -> Iterator[str]:
     """The strategies with which trials would share more programs than with `strategy`."""
     # a switch class has one batch size
     if strategy != "switch" and splitting.get("train.batch_size", 1) <= count / 2:
         yield '"switch"'
     is_sized = any(key.rpartition(".")[2] in ("width", "depth") for key in splitting)
-    if strategy != "padded" and is_sized:
+    # auto pads, too, if that takes less time
+    if strategy not in ("auto", "padded") and is_sized:
         yield '"padded" for an MLP'
 
 

@@ -12,10 +12,15 @@ from sweeper.scheduler.plan_warnings import hardly_shared, long_round
 
 
 def plan_of(*settings: object) -> Plan:
-    """Twelve trials, and a class for each of the settings compiled in."""
-    programs = [
-        ProgramClass("0f", json.dumps(own), "exact", "map", 4, "float32") for own in settings
-    ]
+    """Twelve trials, and a class for each of the settings compiled in, or a padded one."""
+
+    def class_of(own: object) -> ProgramClass:
+        if isinstance(own, ProgramClass):
+            return own
+        strategy = "switch" if isinstance(own, list) else "exact"
+        return ProgramClass("0f", json.dumps(own), strategy, "map", 4, "float32")
+
+    programs = map(class_of, settings)
     lanes = tuple(Lane(number, 0, 1, "") for number in range(12))
     return Plan(tuple(programs), (Bucket(0, "0f", "inline", lanes),))
 
@@ -26,8 +31,7 @@ WIDTHS = [{"model.depth": 1, "model.width": width} for width in range(8)]
 def test_programs_that_hardly_any_trials_share_are_reported() -> None:
     assert [*hardly_shared(plan_of(*WIDTHS), "auto")] == [
         "8 programs for the 12 trials of round 1, because they differ in model.width: search fewer "
-        'values of these (step, base), or write execution.strategy = "switch", or "padded" for an '
-        "MLP"
+        'values of these (step, base), or write execution.strategy = "switch"'
     ]
     assert not [*hardly_shared(plan_of(*WIDTHS), "process")]
     assert not [*hardly_shared(plan_of(*WIDTHS[:7]), "auto")]
@@ -37,10 +41,31 @@ SIZES = [{"train.batch_size": size, "model.width": 8} for size in range(8)]
 BRANCHES = [[{**size, "model.width": width} for width in (8, 16)] for size in SIZES]
 
 
+def padded(width: int, parts: str = "") -> ProgramClass:
+    return ProgramClass(
+        *("0f", "{}", "padded", "map", 4, "float32"),
+        padded_width=width,
+        padded_depth=1,
+        padded_parts=parts,
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "strategy", "named", "advised"),
     [
         (WIDTHS, "padded", "model.width", 'execution.strategy = "switch"'),
+        (
+            [*WIDTHS[:4], *[padded(width) for width in (16, 32, 48, 64)]],
+            "auto",
+            "model.width",
+            'execution.strategy = "switch"',
+        ),
+        (
+            [padded(width, f"a=8x2,b={width}x1") for width in range(16, 144, 16)],
+            "padded",
+            "model.b.width",
+            'execution.strategy = "switch"',
+        ),
         (SIZES, "auto", "train.batch_size", ""),
         (BRANCHES, "switch", "train.batch_size", ""),
         (
