@@ -210,6 +210,12 @@ def ensemble(record: EnsembleRecord) -> Iterator[RenderableType]:
 def ensemble_again(found: Sequence[Again], record: EnsembleRecord) -> Iterator[RenderableType]:
     """How an ensemble and the best trial compare if they are trained with fresh seeds."""
     metric = record.metric_name
+    known = {"validation": record.validation, "test": record.test}
+    for part in (part for part, gain in known.items() if gain is not None):
+        if part not in {one.part for one in found}:
+            yield f"{metric} has no value on {part} rows with some of these seeds"
+    if not found:
+        return
     title = f"{metric} of the ensemble, mean over {len(found[0].single)} seeds"
     names = ("rows", "count", f"trial {record.single}", "ensemble", "difference", "standard error")
     parts = [

@@ -63,9 +63,12 @@ _LEAST_ROWS = 20  # in each half of the validation part
 _MOST_OF_TREES = 20_000_000  # numbers that boosted trees are fitted to in some seconds
 _SHUFFLES, _SHUFFLED_ROWS = 3, 200_000  # of a column, and rows that are predicted in all
 
+# predictions for rows unlike those that a model was trained on may be infinite
+_without_warnings = np.errstate(over="ignore", invalid="ignore")
+
 Score = Callable[[NDArray[Any], Any], NDArray[Any]]
 """Of predictions shaped (models, rows, outputs) and targets: shaped (models, 2), a number of each
-model to maximise, and one that decides ties."""
+model to maximise, and one that decides ties; -inf for a model without a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +206,8 @@ def measure_again(
     """Measure an ensemble whose trials were trained again, as `again`, with several seeds.
 
     `numbers` are those of its trials in the study that it was selected in, in the order of their
-    new numbers. Returns what it scores on validation rows, and on test rows if there are any.
+    new numbers. Returns what it scores on validation rows, and on test rows if there are any, but
+    not on a part on which the metric has no value with some seed.
 
     Raises:
         StudyError: a trial of the ensemble did not complete with all seeds.
@@ -226,6 +230,7 @@ def measure_again(
         sign = gain_sign(again.study.directions[0])
         score = score_of(again, data)
 
+        @_without_warnings
         def measured(part: str, predictions: NDArray[Any], y: Targets) -> Again:
             of_trial = predictions.reshape(len(numbers), -1, *predictions.shape[1:])
             mean = np.tensordot(counts / counts.sum(), of_trial, axes=1).astype(predictions.dtype)
@@ -235,7 +240,8 @@ def measure_again(
 
         judged, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
         validation = measured("validation", found.val, judged)
-        return (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
+        parts = (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
+        return tuple(one for one in parts if one.has_values)
 
 
 def _best(known: TrialRows) -> list[Row]:
@@ -297,8 +303,8 @@ def score_of(config: StudyConfig, data: Dataset) -> Score:
     def score(predictions: NDArray[Any], y: Targets) -> NDArray[Any]:
         found = measured(_outputs(data, predictions), y.y, y.weights)
         value = sign * np.asarray(found, np.float64)
-        value[np.isnan(value)] = -math.inf  # whichever values are better
-        return np.stack([value, _likelihood(data, predictions, y)], axis=1)
+        scores = np.stack([value, _likelihood(data, predictions, y)], axis=1)
+        return np.where(np.isnan(scores), -math.inf, scores)  # whichever values are better
 
     return score
 
@@ -336,6 +342,7 @@ def _judged_split(data: Dataset) -> SplitName:
     return "train" if data.n_folds else "val"
 
 
+@_without_warnings
 def _predict_candidates(
     config: StudyConfig,
     run_dir: RunDir,
@@ -421,6 +428,7 @@ def _predict(data: Dataset, model: Any, compiled: dict[Any, Outputs]) -> Predict
     return predictions
 
 
+@_without_warnings
 def _select_and_measure(
     config: StudyConfig, data: Dataset, found: Candidates, size: int, score: Score
 ) -> EnsembleRecord:

@@ -121,6 +121,11 @@ class Again:
     ensemble: tuple[float, ...]
 
     @property
+    def has_values(self) -> bool:
+        """Whether the metric has a value for every seed: auroc of a single class has none."""
+        return all(map(math.isfinite, (*self.single, *self.ensemble)))
+
+    @property
     def difference(self) -> float:
         """The mean of the ensemble's metric minus that of the trial's."""
         return statistics.mean(self._differences)

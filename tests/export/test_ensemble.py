@@ -21,6 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 
 import sweeper
+from sweeper.cli.trial_tables import ensemble_again
 from sweeper.dashboard.study import PublishedStudy
 from sweeper.dashboard.views.status import status_view
 from sweeper.data.transform import Category, Transform
@@ -506,16 +507,84 @@ def build(in_size, out_size, key):
     assert [one.removeprefix(said) for one in told if "ensemble" in one] == [str(config.run_dir)]
 
 
-def test_a_model_without_a_value_of_the_metric_is_the_worst(tmp_path: Path) -> None:
-    config = study_in(
-        tmp_path, DIGITS, *CLASSES, "study.metric=val_loss", "study.direction=minimize"
-    )
-    data = prepared(config)
-    y = Targets.of(data, "val")
-    predictions = np.stack([np.full((len(y), 3), np.nan), np.full((len(y), 3), 1 / 3)])
-    score = score_of(config, data)
-    assert score(predictions, y)[:, 0].tolist() == [-np.inf, pytest.approx(-np.log(3))]
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        (("study.metric=val_loss", "study.direction=minimize"), -np.log(3)),
+        (("study.metric=val_auroc", "train.metrics=['auroc']"), -np.inf),  # of a single class
+    ],
+)
+def test_a_model_without_a_value_of_the_metric_is_the_worst(
+    settings: tuple[str, ...], value: float, tmp_path: Path
+) -> None:
+    config = study_in(tmp_path, DIGITS, *CLASSES, *settings)
+    y = Targets(np.zeros(40, int), None)
+    predictions = np.stack([np.full((40, 3), np.nan), np.full((40, 3), 1 / 3)])
+    score = score_of(config, prepared(config))
+    expected = [[-np.inf, -np.inf], [value, -np.log(3)]]
+    np.testing.assert_allclose(score(predictions, y), expected, rtol=1e-6)
     assert select(predictions, y, 1, score) == [1]
+
+
+FAR = """
+import equinox as eqx
+import jax.numpy as jnp
+
+
+class Net(eqx.Module):
+    inner: eqx.nn.MLP
+    sign: int = eqx.field(static=True)
+
+    def __call__(self, x):
+        return jnp.where(x[0] > 50, self.sign * jnp.inf, self.inner(x))
+
+
+def build(in_size, out_size, sign, key):
+    return Net(eqx.nn.MLP(in_size, out_size, 4, 1, key=key), sign)
+"""
+
+
+@pytest.mark.parametrize(("kind", "n_test"), [("classes", 40), ("numbers", 40)])
+def test_rows_without_a_value_of_the_metric_are_not_compared(
+    kind: str, n_test: int, tmp_path: Path
+) -> None:
+    """Predictions for test rows are infinite."""
+    (tmp_path / "far_nets.py").write_text(FAR, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    parts = ["train"] * 60 + ["val"] * 60 + ["test"] * n_test
+    x, other = rng.random((2, len(parts)))
+    table = pd.DataFrame({"x": x, "other": other, "part": parts})
+    table["y"] = table["x"] + table["other"]
+    if kind == "classes":
+        table["y"] = np.where(table["y"] > 1, "much", "little")
+    table.loc[table["part"] == "test", "x"] = 1000.0
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    more = (
+        "data={source='csv', path='rows.csv', target='y', split={column='part'}}",
+        "model={kind='python', function='far_nets:build', sign=1}",
+        "search={model.sign={type='categorical', choices=[-1, 1]}}",
+        "study.sampler={name='grid'}",
+        "study.n_trials=2",
+        "train.batch_size=20",
+    )
+    config = study_in(tmp_path, DIGITS, *STUDIES[kind], *more)
+    trained(config)
+    run_dir = RunDir(config.run_dir)
+    with candidates(run_dir) as (_, _, found):
+        assert not np.isfinite(found.test).any()
+    record = measure_ensemble(run_dir, 4)
+    assert (record.test, record.importance) == (None, {})
+
+    two = replace(record, members=tuple(EnsembleMember(trial, 0, 1) for trial in (0, 1)))
+    again = finalists(run_dir, 1, 2, two)
+    trained(again.config)
+    parts = measure_again(again.config, two, [int(row["trial_number"]) for row in again.rows])
+    assert [one.part for one in parts] == ["validation"]
+    had_test = replace(two, test=two.validation)
+    missing = f"{record.metric_name} has no value on {{}} rows with some of these seeds"
+    assert [*ensemble_again((), had_test)] == [*map(missing.format, ("validation", "test"))]
+    first, *_, last = ensemble_again(parts, had_test)
+    assert (first, last) == (missing.format("test"), confirmation(parts[0], two))
 
 
 def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Path) -> None:
