@@ -239,8 +239,9 @@ def measure_again(
             return Again(part, len(y), tuple(single), tuple(ensemble))
 
         judged, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
-        validation = measured("validation", found.val, judged)
-        parts = (validation, measured("test", found.test, test))[: 1 + bool(len(test))]
+        parts = [measured("validation", found.val, judged)]
+        if len(test):
+            parts.append(measured("test", found.test, test))
         return tuple(one for one in parts if one.has_values)
 
 

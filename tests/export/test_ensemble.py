@@ -544,11 +544,11 @@ def build(in_size, out_size, sign, key):
 """
 
 
-@pytest.mark.parametrize(("kind", "n_test"), [("classes", 40), ("numbers", 40)])
+@pytest.mark.parametrize(("kind", "n_test"), [("classes", 40), ("numbers", 40), ("classes", 0)])
 def test_rows_without_a_value_of_the_metric_are_not_compared(
     kind: str, n_test: int, tmp_path: Path
 ) -> None:
-    """Predictions for test rows are infinite."""
+    """Predictions for test rows are infinite, or the study has no test rows."""
     (tmp_path / "far_nets.py").write_text(FAR, encoding="utf-8")
     rng = np.random.default_rng(0)
     parts = ["train"] * 60 + ["val"] * 60 + ["test"] * n_test
