@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -35,7 +36,9 @@ def with_folds(
     if groups is None:
         ways: Any = StratifiedKFold if config.data.split.stratify else KFold
         folds = ways(count, shuffle=True, random_state=config.split_seed)
-        fold_of = _fold_of_rows(folds.split(data.x_train, data.y_train), len(data.x_train))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a note names the classes with few rows
+            fold_of = _fold_of_rows(folds.split(data.x_train, data.y_train), len(data.x_train))
     else:
         fold_of = grouped_folds(config, groups, count)
     scaling = [

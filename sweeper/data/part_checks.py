@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sweeper.data.given_split import (
 from sweeper.data.lint import same_but_for_looks
 from sweeper.data.raw import RawData
 from sweeper.data.sizes import SplitSizes, split_sizes
-from sweeper.data.split import describe_misordered, groups_of, split_rows, times
+from sweeper.data.split import Split, describe_misordered, groups_of, split_rows, times
 from sweeper.errors import Problem, counted, listed
 
 _CLASSES_SHOWN = 5
@@ -70,6 +70,33 @@ def split_notes(config: StudyConfig, raw: RawData) -> Iterator[str]:
     if name is not None and (alike := same_but_for_looks(raw.frame[name].unique())):
         yield f"column '{name}' has groups {alike}, but count as different ones; write them alike"
     yield from given_notes(config, raw)
+
+
+def fold_problems(config: StudyConfig, raw: RawData, split: Split) -> Iterator[Problem]:
+    """Stratified folds for which the draw of the test rows leaves too few rows of every class."""
+    found, is_every = _too_rare_for_folds(config, raw, split)
+    if found and is_every:
+        hint = "write fewer study.folds, a smaller data.split.test or stratify = false, or add rows"
+        yield config.problem("data.split.stratify", found, hint)
+
+
+def fold_notes(config: StudyConfig, raw: RawData, split: Split) -> Iterator[str]:
+    """A warning about classes of which some stratified folds validate no row."""
+    found, is_every = _too_rare_for_folds(config, raw, split)
+    if found and not is_every:
+        hint = "write fewer study.folds or a smaller data.split.test, or add rows"
+        yield f"{found}: some folds validate none of it; {hint}"
+
+
+def _too_rare_for_folds(config: StudyConfig, raw: RawData, split: Split) -> tuple[str, bool]:
+    """The classes with fewer rows than stratified folds, and whether these are all classes."""
+    if not config.data.split.stratify or config.study.folds is None:
+        return "", False
+    rows = np.sort(split.train)
+    rare = _rare_classes(raw, rows, config.study.folds)
+    needed = f"a class needs {config.study.folds} rows that are not for testing to be in each fold"
+    is_every = len(rare) == raw.frame[raw.targets[0]].iloc[rows].nunique()
+    return (f"{needed}, but class {_shown(rare)}" if rare else ""), is_every
 
 
 def _way_problems(config: StudyConfig, raw: RawData) -> Iterator[Problem]:
@@ -155,20 +182,26 @@ def _stratify_problems(
 def _rare_class_problems(
     config: StudyConfig, raw: RawData, sizes: SplitSizes, rows: NDArray[np.intp]
 ) -> Iterator[Problem]:
+    if rare := _rare_classes(raw, rows, sizes.n_splits):
+        needed = f"a class needs {sizes.n_splits} rows to be in each part"
+        hint = "add rows, remove the class or write stratify = false"
+        yield config.problem("data.split.stratify", f"{needed}, but class {_shown(rare)}", hint)
+
+
+def _rare_classes(raw: RawData, rows: NDArray[np.intp], least: int) -> list[str]:
+    """The classes with fewer than so many of these `rows`, each with those that it has."""
     rows_of = raw.frame.iloc[rows].groupby(raw.targets[0]).indices
-    rare = [
+    return [
         f"'{name}' has {len(found)} ({raw.places(rows[found].tolist())})"
         for name, found in rows_of.items()
-        if len(found) < sizes.n_splits
+        if len(found) < least
     ]
-    if rare:
-        more = f" and {len(rare) - _CLASSES_SHOWN} more" if len(rare) > _CLASSES_SHOWN else ""
-        found = (
-            f"a class needs {sizes.n_splits} rows to be in each part, but class "
-            f"{listed(rare[:_CLASSES_SHOWN])}{more}"
-        )
-        hint = "add rows, remove the class or write stratify = false"
-        yield config.problem("data.split.stratify", found, hint)
+
+
+def _shown(classes: Sequence[str]) -> str:
+    """The first of these classes, and how many more there are."""
+    more = len(classes) - _CLASSES_SHOWN
+    return f"{listed(classes[:_CLASSES_SHOWN])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _small_part_problems(

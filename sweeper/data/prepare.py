@@ -33,7 +33,7 @@ from sweeper.data.folds import with_folds
 from sweeper.data.memory import block_bytes, check_host
 from sweeper.data.npz import read_npz
 from sweeper.data.parquet import read_parquet
-from sweeper.data.part_checks import split_notes
+from sweeper.data.part_checks import fold_notes, fold_problems, split_notes
 from sweeper.data.raw import RawData
 from sweeper.data.remarks import notes
 from sweeper.data.split import Split, groups_of, split_rows
@@ -202,11 +202,12 @@ def prepare(config: StudyConfig) -> Dataset:
     raw = read(config)
     _refuse(problems(config, raw))
     split = split_rows(config, raw)
-    _refuse(_untrained_columns(config, raw, split))
+    _refuse(iter([*_untrained_columns(config, raw, split), *fold_problems(config, raw, split)]))
     categories = categories_of(config, raw, split)
     check_preparation_memory(config, raw, categories)
     data, groups = encode(config, raw, split, categories), groups_of(config, raw)
-    data = replace(data, notes=(*raw.notes, *notes(config, raw), *split_notes(config, raw)))
+    of_split = *split_notes(config, raw), *fold_notes(config, raw, split)
+    data = replace(data, notes=(*raw.notes, *notes(config, raw), *of_split))
     data = replace(data, bins=bins_of(config, raw, data))
     of_training = None if groups is None else groups[split.train]
     scaled = scaled_features(config, raw, data)

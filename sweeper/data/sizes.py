@@ -29,6 +29,20 @@ class SplitSizes:
         return (self.folds or 2) + (self.test > 0)
 
     @property
+    def smallest(self) -> int:
+        """The rows of the smallest split that the study has."""
+        return min(self.train, *(size for size in (self.val, self.test) if size))
+
+    def has_each(self, rows: int) -> bool:
+        """Whether every split, and every fold, gets some of the `rows` of a class, if stratified.
+
+        The test rows are drawn first, and may take one more of a class than its share.
+        """
+        if not self.folds or rows < self.n_splits:
+            return rows >= self.n_splits
+        return rows - ceil(rows * self.test / (self.train + self.test)) >= self.folds
+
+    @property
     def least_train(self) -> int:
         """The fewest rows that any training uses."""
         held_out = ceil(self.train / self.folds) if self.folds else 0
@@ -61,4 +75,4 @@ def can_stratify(config: StudyConfig, rows_of_classes: Iterable[int]) -> bool:
     ways, rows = config.data.split, [*rows_of_classes]
     if not rows or ways.stratify or any((ways.group, ways.time, ways.column)):
         return False
-    return min(rows) >= split_sizes(config, sum(rows)).n_splits
+    return split_sizes(config, sum(rows)).has_each(min(rows))

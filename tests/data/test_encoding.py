@@ -361,8 +361,8 @@ def test_a_class_without_training_rows_cannot_be_balanced(make_study) -> None:
 FOLDED = 'split = { test = 0.2, group = "patient" }\ndrop = ["day"]\n'
 
 
-def with_folds(config: StudyConfig) -> StudyConfig:
-    study = config.study.model_copy(update={"folds": 3})
+def with_folds(config: StudyConfig, count: int = 3) -> StudyConfig:
+    study = config.study.model_copy(update={"folds": count})
     return config.model_copy(update={"study": study})
 
 
@@ -411,6 +411,26 @@ def test_folds_of_rows_in_the_order_of_time_are_refused(make_study) -> None:
         "study.toml:2: study.folds: folds draw rows at random, but data.split.time orders them; "
         "remove one of them"
     ]
+
+
+@pytest.mark.parametrize("others", [11, 40])
+def test_classes_that_the_test_rows_leave_too_few_rows_for_folds_are_reported(
+    make_study, others: int
+) -> None:
+    kinds = [*["a"] * 11, *["b"] * others, *["c"] * others]
+    table = "x,kind\n" + "".join(f"{row},{kind}\n" for row, kind in enumerate(kinds))
+    config = make_study(CSV + "split = { test = 0.2, stratify = true }\n", table)
+    found = "a class needs 10 rows that are not for testing to be in each fold, but class 'a' has "
+    if others == 11:
+        (problem,) = refusal(with_folds(config, 10))
+        assert problem.startswith(f"study.toml:13: data.split.stratify: {found}")
+        assert "'b' has " in problem
+        return
+    dataset = prepare(with_folds(config, 10))
+    (note,) = (note for note in dataset.notes if note.startswith(found))
+    assert note.count("' has ") == 1
+    assert dataset.n_folds == 10
+    assert not any("each fold" in note for note in prepare(with_folds(config, 5)).notes)
 
 
 def test_class_weights_for_a_user_defined_loss_are_refused(make_study) -> None:
