@@ -143,7 +143,7 @@ def _other_way(chosen: Template, data: Path, guessed: Guess, output: Path) -> st
 def _why_not_stratified(guessed: Guess, sizes: SplitSizes) -> str:
     """Why the parts of the split cannot have the same classes, and what follows."""
     if guessed.rarest >= sizes.n_splits:
-        least = counted(min(sizes.train, sizes.val, sizes.test), "row")
+        least = counted(sizes.smallest, "row")
         return f"{guessed.values} classes do not fit into the {least} of a part: not stratified"
     rows = counted(guessed.rarest, "row")
     found = f"class '{guessed.rarest_value}' has {rows}, too few for each part of the split"

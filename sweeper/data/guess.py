@@ -115,8 +115,7 @@ class Guess:
 
     def has_each_class_in(self, sizes: SplitSizes) -> bool:
         """Whether every split can have the same proportions of classes."""
-        least = min(sizes.train, sizes.val, sizes.test)
-        return self.rarest >= sizes.n_splits and self.values <= least
+        return sizes.has_each(self.rarest) and self.values <= sizes.smallest
 
     @property
     def is_left_out(self) -> bool:

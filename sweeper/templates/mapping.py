@@ -103,7 +103,11 @@ def study_of_mapping(
     configs = [_stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)]
     for values, without in _of_earlier_versions(config, settings, guessed, omitted):
         full = complete_settings(raw, settings, values, without, is_in_memory=True)
-        earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, values)
+        earlier = _parse(full, texts)
+        if config.study.folds is None:  # folds were not stratified
+            earlier = _stratified_if_possible(earlier, full, settings, texts, values)
+        else:
+            earlier = _not_stratified(earlier, full, settings, texts)
         configs.append(earlier.with_rows(rows))
     return reduce(lambda earlier, later: later.with_earlier(earlier), reversed(configs))
 
@@ -112,8 +116,10 @@ def _of_earlier_versions(
     config: StudyConfig, settings: RawTable, guessed: Guess, omitted: Collection[str]
 ) -> Iterator[tuple[Guess, Collection[str]]]:
     """What earlier versions guessed, and which settings they left out, the latest one first."""
-    members = written(settings, "study.folds"), written(settings, "study.replicates")
-    if members != (None, None) or not isinstance(config.train, SupervisedTable):
+    folds, replicates = config.study.folds, written(settings, "study.replicates")
+    if folds is not None:
+        yield guessed, omitted
+    if (folds, replicates) != (None, None) or not isinstance(config.train, SupervisedTable):
         omitted = (*omitted, "study.pruner")
         yield guessed, omitted
     if guessed.unused:  # categories without rows counted as classes
@@ -124,10 +130,17 @@ def _stratified_if_possible(
     config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str], guessed: Guess
 ) -> StudyConfig:
     """The study of `raw`; not stratified, if that is impossible and its splits are not written."""
+    if guessed.has_each_class_in(split_sizes(config, guessed.rows)):
+        return config
+    return _not_stratified(config, raw, settings, texts)
+
+
+def _not_stratified(
+    config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str]
+) -> StudyConfig:
+    """The study of `raw`; not stratified, if its splits are not written."""
     if config.data.split.stratify and written(settings, "data.split") is None:
-        is_possible = guessed.has_each_class_in(split_sizes(config, guessed.rows))
-        if not is_possible:
-            return _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
+        return _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
     return config
 
 

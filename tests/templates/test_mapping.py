@@ -141,24 +141,36 @@ def test_a_mapping_gets_the_pruner_and_the_ensemble_that_its_study_can_have(
 
 
 @pytest.mark.parametrize("unused", [[], ["test"]])
-def test_a_study_of_folds_that_began_without_a_pruner_resumes_as_it_began(
+def test_a_study_of_folds_that_began_unstratified_without_a_pruner_resumes_as_it_began(
     unused: list[str],
 ) -> None:
     kinds = pd.Categorical(["fraud", *["ok"] * 9] * 30, categories=["fraud", "ok", *unused])
     rows = HOUSES.assign(kind=kinds)
     now = sweeper.load_study({"study.folds": 5}, data=rows, target="kind")
     before: dict[str, Any] = {"study.folds": 5, "study.pruner": None, "results.ensemble": None}
+    before["data.split.stratify"] = False
     if unused:  # they counted as classes
         before |= {"study.metric": "val_accuracy", "train.metrics": ["accuracy"]}
-        before |= {"data.class_weights": None, "data.split.stratify": False}
+        before |= {"data.class_weights": None}
     began = sweeper.load_study(before, data=rows, target="kind").canonical()
     for record, name in ((began, "none"), (now.canonical(), "halving")):
         record["schedule"]["parallel"] = 8
         resumed = now.as_begun(record)
-        assert (resumed.study.pruner.name, reconcile(record, resumed.canonical()).refused) == (
-            name,
-            (),
-        )
+        assert resumed.study.pruner.name == name
+        assert resumed.data.split.stratify == (name == "halving")
+        assert reconcile(record, resumed.canonical()).refused == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_stratified"),
+    [({"study.folds": 5}, True), ({"study.folds": 28}, False), ({"study.folds": 31}, False)],
+)
+def test_folds_are_stratified_if_each_has_rows_of_every_class(
+    settings: dict[str, Any], is_stratified: bool
+) -> None:
+    rows = HOUSES.assign(kind=["fraud", *["ok"] * 9] * 30)
+    study = sweeper.load_study(settings, data=rows, target="kind")
+    assert study.data.split.stratify == is_stratified
 
 
 @pytest.mark.parametrize(
