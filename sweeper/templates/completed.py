@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.config.alternating import AlternatingTable
 from sweeper.config.load import tables_in
 from sweeper.config.optimizer import UserOptimizerTable, has_several
 from sweeper.config.reading import RawTable, is_table, with_default, with_value, written
@@ -17,6 +18,7 @@ from sweeper.config.tables import kind_of
 from sweeper.config.train import (
     TASK_OF_LOSS,
     TASK_OF_METRIC,
+    WEIGHED,
     SupervisedTable,
     Task,
     UserProgramTable,
@@ -198,6 +200,9 @@ def _fits(draft: PartialStudy, key: str) -> bool:
         return draft.has_one_objective
     if key == "results.ensemble":
         return draft.has_one_objective and draft.kind("train") is SupervisedTable
+    if key == "data.class_weights":
+        kind, loss = draft.kind("train"), draft.written("train.loss")
+        return kind is AlternatingTable or (kind is SupervisedTable and loss in (None, *WEIGHED))
     return key not in ("data.source", "data.path", "data.target", "data.drop")
 
 

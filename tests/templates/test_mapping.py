@@ -140,6 +140,23 @@ def test_a_mapping_gets_the_pruner_and_the_ensemble_that_its_study_can_have(
     assert (study.study.pruner.name, study.results.ensemble) == (pruner, ensemble)
 
 
+@pytest.mark.parametrize(
+    ("settings", "weights"),
+    [
+        ({}, "balanced"),
+        ({"train.loss": "binary_cross_entropy"}, "balanced"),
+        ({"train.loss": build, "train.task": "classes"}, "none"),
+        ({"train.program": Own}, "none"),
+    ],
+)
+def test_a_mapping_gets_weights_of_classes_only_for_a_loss_that_uses_them(
+    settings: dict[str, Any], weights: str
+) -> None:
+    rows = HOUSES.assign(kind=["fraud", *["ok"] * 9] * 30)
+    study = sweeper.load_study(settings, data=rows, target="kind")
+    assert study.data.class_weights == weights
+
+
 @pytest.mark.parametrize("unused", [[], ["test"]])
 def test_a_study_of_folds_that_began_unstratified_without_a_pruner_resumes_as_it_began(
     unused: list[str],
