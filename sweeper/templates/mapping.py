@@ -293,8 +293,8 @@ def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
         whole = RawData(rows.name, "data", frame, ())
         # the user has chosen the columns
         is_chosen = written(settings, "data.drop") is not None
-        loss = written(settings, "train.loss")
-        return guess_rows(
+        loss, weight = written(settings, "train.loss"), written(settings, "data.weight")
+        guessed = guess_rows(
             whole,
             "parquet",
             rows.name,
@@ -303,6 +303,8 @@ def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
             may_be_constant=is_chosen,
             as_classes=isinstance(loss, str) and TASK_OF_LOSS.get(loss) == "classes",
         )
+        # nothing is learnt from weights, so they may be constant
+        return replace(guessed, drop={n: why for n, why in guessed.drop.items() if n != weight})
     from sweeper.data.guess import guess
 
     path, targets = written(settings, "data.path"), _targets(settings)

@@ -681,6 +681,13 @@ def test_a_target_of_numbers_as_text_causes_a_warning_unless_classes_are_asked_f
     sweeper.load_study({"data.categorical_columns": ["price"]}, data=data, target="price")
 
 
+@pytest.mark.parametrize("weight", [1.0, "2"])
+def test_the_column_of_weights_is_not_left_out(weight: object) -> None:
+    rows = HOUSES.assign(w=weight)
+    config = sweeper.load_study({"data.weight": "w"}, data=rows, target="price")
+    assert config.data.drop == ()
+
+
 def test_columns_that_are_left_out_cause_a_warning() -> None:
     with pytest.warns(
         UserWarning, match="columns left out: 'id' .*; 'data.drop': \\[\\] keeps them"
