@@ -212,6 +212,11 @@ class StudyConfig(Table):
         """Whether `data.split.seed` is that of another study, rather than written by a user."""
         return self._repeats_split or self.trial is not None
 
+    @property
+    def is_refit(self) -> bool:
+        """Whether it trains a trial again on more rows, so that nothing is judged on them."""
+        return self.trial is not None and self.data.split.train_on != "train"
+
     def with_repeated_split(self) -> Self:
         """The same study, whose split has the seed of another study."""
         config = self.model_copy()

@@ -176,7 +176,8 @@ def _stratify_problems(
         and check_kind(raw.frame[raw.targets[0]]) is None
     ):
         yield from _rare_class_problems(config, raw, sizes, rows)
-        yield from _small_part_problems(config, raw, sizes, rows)
+        if not config.is_refit:
+            yield from _small_part_problems(config, raw, sizes, rows)
 
 
 def _rare_class_problems(

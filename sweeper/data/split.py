@@ -185,12 +185,23 @@ def _drawn(
 def _draw(
     config: StudyConfig, classes: NDArray[np.intp] | None, rows: RowIndices, size: int
 ) -> tuple[RowIndices, RowIndices]:
-    """The other rows, and `size` of them."""
+    """The other rows, and `size` of them.
+
+    A study of folds has no validation rows. Those of its refit may be too few to stratify.
+    """
     stratify = None if classes is None else classes[rows]
+    if stratify is not None and config.is_refit and not _can_stratify(stratify, size):
+        stratify = None
     rest, drawn = train_test_split(
         rows, test_size=size, random_state=config.split_seed, stratify=stratify
     )
     return np.asarray(rest), np.asarray(drawn)
+
+
+def _can_stratify(classes: NDArray[np.intp], size: int) -> bool:
+    """Whether scikit-learn can draw `size` rows with each class in proportion."""
+    counts = np.unique_counts(classes).counts
+    return counts.min() > 1 and len(counts) <= min(size, len(classes) - size)
 
 
 def _draw_groups(

@@ -93,7 +93,7 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
         hint = f"write target_transform = {toml_value(transform)}"
         raise StudyError(config.problem("data.target_transform", found, hint))
     hint = "start from a model that was trained on such data"
-    if config.trial is not None and config.data.split.train_on != "train":
+    if config.is_refit:
         hint = "a refit adds rows with values that it does not know: export the trial as it is"
     if found:
         raise StudyError(config.problem("data", found, hint))

@@ -586,6 +586,21 @@ def test_folds_and_their_refit_have_rows_to_train_on_whatever_share_is_for_valid
     assert (refit.data.split.val, refit.data.split.test) == (pytest.approx(0.075), 0.85)
 
 
+def test_a_refit_of_stratified_folds_may_have_more_classes_than_validation_rows(
+    tmp_path: Path,
+) -> None:
+    rows = "".join(f"{row},kind {row % 15}\n" for row in range(60))
+    (tmp_path / "rows.csv").write_text(f"size,kind\n{rows}", encoding="utf-8")
+    split = "scale='none', split={test=0.25, stratify=true}"
+    data = f"data={{source='csv', path='rows.csv', target='kind', {split}}}"
+    few = "study.n_trials=1", "train.epochs=1", "train.batch_size=8", "search={}"
+    config = study_in(tmp_path, STUDY, data, "study.folds=2", *few)
+    refit, _ = refit_study(trained(config).run_dir, 0, "train+val")
+    folds, again = prepare(config), prepare(refit)
+    assert (len(again.x_train), len(again.x_val)) == (45, 12)
+    np.testing.assert_array_equal(again.x_test, folds.x_test)
+
+
 def test_a_study_that_was_moved_is_used_once_it_has_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
