@@ -50,6 +50,7 @@ def file_warnings(config: StudyConfig) -> tuple[str, ...]:
         *_constraints(config),
         *(one for of in (idle if config.trial is None else ()) for one in of(config)),
         *_trained_on(config),
+        *_bins_of_folds(config),
         *_standardized(config),
         *_jax_settings(config),
     )
@@ -174,6 +175,16 @@ def _trained_on(config: StudyConfig) -> Iterator[str]:
         yield (
             f'trials train on the {also} rows, too (data.split.train_on = "{trained_on}"), so '
             f"{measures} metrics say nothing about new rows"
+        )
+
+
+def _bins_of_folds(config: StudyConfig) -> Iterator[str]:
+    """The bins of numbers are fitted to targets that a fold is validated on."""
+    if config.study.folds is not None and any(way == "tree" for way, _ in config.used_bins):
+        yield (
+            'model.bins = "tree" fits the bins of all folds to the targets of their validation '
+            "rows, too, so trials that use it look better than they are on new rows; "
+            'write "quantile", which uses no targets, or remove study.folds'
         )
 
 

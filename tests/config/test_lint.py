@@ -138,6 +138,23 @@ def test_metrics_of_training_rows_are_reported(
     assert rows is None or told[0].startswith(f"trials train on the {rows} rows, too (")
 
 
+@pytest.mark.parametrize(
+    ("overrides", "is_reported"),
+    [
+        (("study.folds=3", "model.numbers=ple", "model.bins=tree"), True),
+        (("model.numbers=ple", "model.bins=tree"), False),
+        (("study.folds=3", "model.numbers=ple"), False),
+    ],
+)
+def test_bins_that_see_the_targets_of_a_folds_validation_rows_are_reported(
+    overrides: tuple[str, ...], is_reported: bool, read: Read
+) -> None:
+    found = file_warnings(read("", "", *overrides))
+    assert [one.startswith('model.bins = "tree" fits the bins of all folds') for one in found] == (
+        [True] * is_reported
+    )
+
+
 def test_a_part_that_no_loss_depends_on_is_reported() -> None:
     idle = PARTS.replace(
         "[model.c]", '[model.d]\ninput = "b"\ndepth = 1\nwidth = 4\nout_size = 2\n[model.c]'
