@@ -40,8 +40,8 @@ class EarlierTrial:
 class EarlierStudy:
     """An earlier study; `objectives` are None if it does not name its metrics.
 
-    `parameters` are the names of what it searched, and `is_named_here` says that these are keys of
-    settings, since this package has trained it.
+    `parameters` are the names of what it searched. `config` are its settings, if this package has
+    trained it; the parameters are then keys of settings.
     """
 
     name: str
@@ -49,7 +49,7 @@ class EarlierStudy:
     directions: tuple[str, ...]
     trials: Sequence[EarlierTrial]
     parameters: Sequence[str]
-    is_named_here: bool = False
+    config: StudyConfig | None = None
 
 
 def read_earlier_study(source: str, name: str) -> EarlierStudy:
@@ -99,7 +99,7 @@ def _of_run_directory(name: str, run_dir: RunDir) -> EarlierStudy:
         directions=known.directions,
         trials=trials,
         parameters=[*about["search"]],
-        is_named_here=config is not None,
+        config=config,
     )
 
 

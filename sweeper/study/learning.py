@@ -19,7 +19,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.conditions import in_order, is_active
 from sweeper.config.kinds import is_function
-from sweeper.config.refusals import nearest
+from sweeper.config.refusals import format_value, nearest
 from sweeper.config.search import CategoricalSearch, IntSearch, SearchEntry, ends
 from sweeper.errors import Problem, StudyError, counted, listed
 from sweeper.results.ranking import value_columns
@@ -32,6 +32,9 @@ _ENDED = ("COMPLETE", "PRUNED")
 # they model, cross or transform the parameters that all trials have, and draw others at random
 _OF_WHOLE_TRIALS = ("gp", "cmaes", "nsgaii")
 _SHOWN = 4
+# settings on which the values of all metrics depend, and those of losses
+_OF_VALUES = ("data.weight", "data.split.train_on", "study.folds")
+_OF_LOSSES = ("train.loss", "data.class_weights", "data.target_transform", "data.target_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class LearnedStudy:
     `left_out` counts the others by reason, `digest` is that of what was recorded. `unknown` are
     searched settings with the number of learnt trials that lack them, and `unused` are parameters
     of the earlier study that are not searched now, with the setting that each may be, if any.
+    `differing` are settings on which values depend, with what they were and are.
     """
 
     name: str
@@ -50,6 +54,7 @@ class LearnedStudy:
     left_out: Mapping[str, int]
     unknown: Mapping[str, int] = field(default_factory=dict[str, int])
     unused: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    differing: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __str__(self) -> str:
         learnt = f"learns from {self.n_trials} of {counted(self.n_seen, 'trial')} of {self.name}"
@@ -60,7 +65,7 @@ class LearnedStudy:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What is not learnt from trials that fit: settings they lack, or not searched here."""
+        """Settings that the trials that fit lack, or that are not searched here, or differ."""
         everywhere = [key for key, count in self.unknown.items() if count == self.n_trials]
         some = {key: count for key, count in self.unknown.items() if count < self.n_trials}
         if everywhere:
@@ -74,6 +79,9 @@ class LearnedStudy:
         for name, key in self.unused.items():
             way = f"; if it is {key}, use import-optuna --map {name}={key}" if key else ""
             yield f"{name} of {self.name} is not searched here, so it is not used{way}"
+        if self.differing:
+            settings = [f"{key} ({values})" for key, values in self.differing.items()]
+            yield f"values of {self.name} may mean something else: it differs in {listed(settings)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,7 @@ def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
                 left_out=fitting.left_out,
                 unknown=fitting.unknown,
                 unused=_unused(config, study),
+                differing=_differing(config, study),
             )
         )
         trials += fitting.trials
@@ -249,7 +258,7 @@ def _unused(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str | None
     """The earlier parameters that are not searched now, with what each may be called here."""
     here = {name for key, entry in config.search.items() for name in (key, entry.column(key))}
     others = [name for name in study.parameters if name not in here]
-    if study.is_named_here:
+    if study.config is not None:
         return dict.fromkeys(others)
     new = [
         key
@@ -257,6 +266,27 @@ def _unused(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str | None
         if not {key, entry.column(key)} & {*study.parameters}
     ]
     return {name: nearest(name, new) for name in others}
+
+
+def _differing(config: StudyConfig, study: EarlierStudy) -> Mapping[str, str]:
+    """The settings on which values depend and that differ, with what they were and are."""
+    if study.config is None:
+        return {}
+    is_by_loss = any(name.partition("_")[2].startswith("loss") for name in config.study.objectives)
+    then, now = study.config.with_target_scale(), config.with_target_scale()
+    values = {
+        key: (then.written(key), now.written(key))
+        for key in (*_OF_VALUES, *(_OF_LOSSES if is_by_loss else ()))
+    }
+    return {
+        key: f"{_shown(before)} there, {_shown(here)} here"
+        for key, (before, here) in values.items()
+        if before != here
+    }
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else format_value(value)
 
 
 def _check_used(config: StudyConfig, trial: EarlierTrial) -> None:

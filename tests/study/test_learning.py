@@ -136,6 +136,15 @@ def test_a_resume_needs_the_source_no_more(
         sweeper.run(earlier, learn_from=[broken.run_dir])
 
 
+def test_settings_on_which_values_depend_are_named_if_they_differ(earlier: StudyConfig) -> None:
+    others = "study.folds=3", "data.class_weights=balanced"
+    notes = [*learn(parse(STUDY, Path("study.toml"), others), [earlier.run_dir]).messages][1:]
+    assert notes == [
+        f"values of {earlier.run_dir.absolute()} may mean something else: it differs in "
+        "study.folds (unset there, 3 here) and data.class_weights ('none' there, 'balanced' here)"
+    ]
+
+
 def test_only_trials_that_fit_are_learnt_and_the_others_counted(tmp_path: Path) -> None:
     (source,) = learn(digits(), [stored(tmp_path / "old.db")]).sources
     assert (source.n_seen, source.n_trials) == (10, 5)
