@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sweeper.config import StudyConfig
 from sweeper.config.coupled import CoupledTable
@@ -37,6 +36,8 @@ _IMBALANCED = 0.79
 # the skewness of a log-normal target whose logarithm has a deviation of 1
 _SKEWED = 6.0
 _ROWS_OF_SKEW = 100
+# by which share of the largest a target may seem to be above or below 0
+_ROUNDING = 1e-6
 # words for nothing that are also good names of a class
 _WORDS_OF_CLASSES = ("none", "null", "void", "empty", "tbd")
 
@@ -291,22 +292,27 @@ def _skewed(config: StudyConfig, data: Dataset) -> Iterator[str]:
     import pandas as pd  # slow to import, and most commands read no data
 
     names = [column.name for column in data.columns if column.role == "target"]
+    logarithm = _logarithm(data)
+    ways = f"data.target_transform = '{logarithm}', or " if logarithm else ""
     for index, name in enumerate(names[: data.y_train.shape[1]]):
         values = data.targets_in_unit(data.y_train.astype(np.float64))[:, index]
-        is_positive = values.min() >= -1e-6 * values.max()  # up to rounding
+        is_positive = values.min() >= -_ROUNDING * values.max()
         if is_positive and float(pd.Series(values).skew()) > _SKEWED:  # type: ignore[arg-type]
             middle, most = number(float(np.median(values)), 3), number(float(values.max()), 3)
             yield (
                 f"the target '{name}' is skewed: half of its values are below {middle}, but the "
-                f"greatest is {most}, so a few rows decide the loss; write "
-                f"data.target_transform = '{_logarithm(values)}', or "
+                f"greatest is {most}, so a few rows decide the loss; write {ways}"
                 f"{with_loss(config.train, 'huber')}"
             )
 
 
-def _logarithm(values: NDArray[np.float64]) -> str:
-    """A logarithm that all values have."""
-    return "log" if values.min() > 0 else "log1p"
+def _logarithm(data: Dataset) -> str | None:
+    """A logarithm that each target has in every row; None if there is none."""
+    values = data.targets_in_unit(data.all_targets("train").astype(np.float64))
+    least, rounding = values.min(axis=0), _ROUNDING * np.abs(values).max(axis=0)
+    if (least > rounding).all():
+        return "log"
+    return "log1p" if (least >= -rounding).all() else None
 
 
 def _untested(config: StudyConfig, data: Dataset) -> Iterator[str]:

@@ -272,6 +272,20 @@ def test_targets_with_few_large_values_are_named(make_study) -> None:
     assert each_warning(make_study(CSV, skewed + "3,-5000\n" * 3, loss="mse")) == ()
 
 
+@pytest.mark.parametrize(("least", "logarithm"), [(1, "log"), (0, "log1p"), (-3, None)])
+def test_only_a_logarithm_that_all_targets_have_is_advised(
+    least: int, logarithm: str | None, make_study
+) -> None:
+    values = [*range(100, 295), *(10**4 * n for n in range(1, 6))]
+    rows = "".join(f"{i % 7},{value},{i % 9 + least}\n" for i, value in enumerate(values))
+    config = make_study(
+        CSV.replace('"kind"', '["kind", "other"]'), f"size,kind,other\n{rows}", loss="mse"
+    )
+    (found,) = each_warning(config)
+    way = f"data.target_transform = '{logarithm}', or " if logarithm else ""
+    assert found.endswith(f"; write {way}train.loss = 'huber'")
+
+
 @pytest.mark.parametrize(
     ("settings", "names"),
     [
