@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +56,11 @@ class Cells:
             )
         return Cells(cells[first], sums, counts)
 
+    def places(self, wanted: np.ndarray) -> np.ndarray:
+        """The indices of those of the `wanted` cells that there are."""
+        at = np.searchsorted(self.cells, wanted)
+        return at[self.cells[np.minimum(at, len(self.cells) - 1)] == wanted]
+
     def means(self, cells: slice | np.ndarray = slice(None)) -> np.ndarray:
         """The means over the members, of the cells at these indices."""
         return self.sums[cells] / self.counts[cells]
@@ -71,18 +76,24 @@ class Cells:
 
 @dataclass(slots=True)
 class Curves:
-    """The curve of each trial, metric and phase: the mean of its members, by epoch from 1."""
+    """The curve of each trial, metric and phase: the mean of its members, by epoch from 1.
+
+    Without the epoch in which a trial diverged, in which only some members may have a value.
+    """
 
     measured: dict[Key, Cells] = field(default_factory=dict[Key, Cells])
     read: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    _left_out: dict[int, int] = field(default_factory=dict[int, int])
 
     @property
     def n_epochs(self) -> int:
         """The last epoch in which any trial was measured."""
         return max((int(of.cells[-1] // _TRIALS) + 1 for of in self.measured.values()), default=0)
 
-    def refresh(self, directory: Path) -> bool:
+    def refresh(self, directory: Path, diverged: Mapping[int, int] | None = None) -> bool:
         """Read the new parts in `directory`; returns whether the curves may have changed.
+
+        `diverged` are the epochs in which trials diverged, by number; None if nothing is new.
 
         All parts are read again if one was removed or replaced, as when a study is started from
         scratch.
@@ -107,7 +118,11 @@ class Curves:
             known = self.measured.get(key)
             self.measured[key] = first.added(*more) if known is None else known.added(first, *more)
         self.read = there
-        return is_other or bool(new)
+        before = self._left_out
+        if diverged is not None:
+            epochs = diverged.items()
+            self._left_out = {number: (epoch - 1) * _TRIALS + number for number, epoch in epochs}
+        return is_other or bool(new) or self._left_out != before
 
     def keys(self) -> list[Key]:
         """The metrics, each over all phases first, then by phase."""
@@ -119,8 +134,7 @@ class Curves:
         for metric, phase in self.keys() if 0 <= number < _TRIALS else ():
             known = self.measured[metric, phase]
             wanted = known.epochs() * _TRIALS + number
-            at = np.searchsorted(known.cells, wanted)
-            at = at[known.cells[np.minimum(at, len(known.cells) - 1)] == wanted]
+            at = known.places(wanted[wanted != self._left_out.get(number, -1)])
             if len(at):
                 epochs = (known.cells[at] // _TRIALS + 1).tolist()
                 values = known.means(at)
@@ -130,11 +144,13 @@ class Curves:
     def band(self, key: Key) -> Band:
         """For each epoch, its number and the 10, 50 and 90 % quantiles over the trials."""
         known = self.measured[key]
+        left_out = known.places(np.array([*self._left_out.values()], np.int64))
         epochs = known.epochs()
         ends = np.searchsorted(known.cells, (epochs + 1) * _TRIALS).tolist()
         found: Band = []
         for epoch, first, end in zip(epochs.tolist(), [0, *ends], ends, strict=False):
             values = known.means(slice(first, end))
+            values[left_out[(left_out >= first) & (left_out < end)] - first] = np.nan
             values = values[np.isfinite(values)]
             if len(values):
                 low, middle, high = np.quantile(values, _QUANTILES).tolist()

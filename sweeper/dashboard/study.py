@@ -16,7 +16,7 @@ from sweeper.dashboard.trials import PublishedTrials
 from sweeper.errors import Problem, SetupError
 from sweeper.results.baseline import Baseline, read_baseline
 from sweeper.results.ensemble import EnsembleRecord, read_ensemble
-from sweeper.results.light import read_light, study_metadata
+from sweeper.results.light import diverged_epochs, read_light, study_metadata
 from sweeper.results.status import Status, read_status
 from sweeper.results.table_file import refuse_without_study
 from sweeper.rundir import RunDir, refuse_links
@@ -99,7 +99,8 @@ class PublishedStudy:
             self.ensemble = read_ensemble(self.run_dir)
         if self._has_changed(self.run_dir.importance, "importance"):
             self.importance = read_light(self.run_dir.importance, _IMPORTANCE)
-        self._versions["curves"] += self.curves.refresh(self.run_dir.metrics)
+        diverged = diverged_epochs(trials) if has_trials else None
+        self._versions["curves"] += self.curves.refresh(self.run_dir.metrics, diverged)
         behind = describe_unpublished(self.run_dir)
         self._versions["status"] += behind != self.unpublished
         self.unpublished = behind

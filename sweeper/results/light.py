@@ -94,3 +94,16 @@ def texts(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
 def _whole(column: pa.ChunkedArray) -> Any:
     chunks = column.combine_chunks()
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
+
+
+def diverged_epochs(trials: pa.Table | None) -> dict[int, int]:
+    """The epoch in which each trial of the table diverged, by number, if it did.
+
+    Values of that epoch may be finite, but are those of a model, or of some members only.
+    """
+    if trials is None or not {"trial_number", "diverged_epoch"} <= {*trials.column_names}:
+        return {}
+    epochs = floats(trials["diverged_epoch"])
+    rows = ~np.isnan(epochs)
+    numbers = floats(trials["trial_number"])[rows].astype(int).tolist()
+    return dict(zip(numbers, epochs[rows].astype(int).tolist(), strict=True))

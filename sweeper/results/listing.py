@@ -16,7 +16,7 @@ from sweeper.errors import SetupError
 from sweeper.results.filter import column_named, rows_where
 from sweeper.results.formatting import names
 from sweeper.results.judged import CURVE_COLUMNS
-from sweeper.results.light import floats, read_light, study_metadata, texts
+from sweeper.results.light import diverged_epochs, floats, read_light, study_metadata, texts
 from sweeper.results.missing_trials import no_trials
 from sweeper.results.ranking import best_first, pareto_front, tied_at_best, value_columns
 from sweeper.results.table_file import refuse_without_study
@@ -190,7 +190,10 @@ def curves(run_dir: RunDir, number: int) -> dict[str, list[float | None]]:
 def curves_by_epoch(
     run_dir: RunDir, numbers: Sequence[int]
 ) -> dict[int, dict[str, dict[int, float | None]]]:
-    """The curves of some trials, by number, metric and epoch; means as in `curves`."""
+    """The curves of some trials, by number, metric and epoch; means as in `curves`.
+
+    They have no value in the epoch in which a trial diverged.
+    """
     found: dict[tuple[int, str], dict[int, list[float]]] = {}
     for table in _parts(run_dir):
         trials = floats(table["trial_number"])
@@ -201,7 +204,10 @@ def curves_by_epoch(
             by_epoch = found.setdefault((int(trials[row]), metrics[codes[row]]), {})
             by_epoch.setdefault(int(epochs[row]), []).append(float(values[row]))
     curves: dict[int, dict[str, dict[int, float | None]]] = {}
+    diverged = _diverged_epochs(run_dir)
     for (number, metric), by_epoch in found.items():
+        if diverged.get(number) in by_epoch:
+            by_epoch[diverged[number]] = []
         means = {epoch: _mean(by_epoch[epoch]) for epoch in sorted(by_epoch)}
         curves.setdefault(number, {})[metric] = means
     return curves
@@ -219,9 +225,15 @@ def curves_of_all(run_dir: RunDir, metric: str) -> dict[int, dict[int, float]]:
             total, count = sums.get((int(number), int(epoch)), (0.0, 0))
             sums[int(number), int(epoch)] = total + value, count + 1
     found: dict[int, dict[int, float]] = {}
+    diverged = _diverged_epochs(run_dir)
     for (number, epoch), (total, count) in sorted(sums.items()):
-        found.setdefault(number, {})[epoch] = total / count
+        if epoch != diverged.get(number):
+            found.setdefault(number, {})[epoch] = total / count
     return found
+
+
+def _diverged_epochs(run_dir: RunDir) -> dict[int, int]:
+    return diverged_epochs(read_light(run_dir.trials, ["trial_number", "diverged_epoch"]))
 
 
 def buckets_of(run_dir: RunDir, number: int) -> list[Row]:

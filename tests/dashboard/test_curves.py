@@ -39,6 +39,17 @@ def test_a_curve_is_the_mean_of_its_members(tmp_path: Path) -> None:
     assert curves.curve(2) == curves.curve(99) == []
 
 
+def test_a_curve_ends_before_the_epoch_in_which_a_member_diverged(tmp_path: Path) -> None:
+    rows = [row(t, e, float(t + e), fold=0) for t in (0, 1) for e in (1, 2)]
+    write(tmp_path, 1, [*rows, row(1, 1, 2.0, fold=1), row(1, 2, None, fold=1)])
+    curves = Curves()
+    curves.refresh(tmp_path)
+    assert curves.refresh(tmp_path, {1: 2, 7: 1})
+    assert not curves.refresh(tmp_path)
+    assert [curves.curve(number)[0]["epochs"] for number in (0, 1)] == [[1, 2], [1]]
+    assert curves.band(("m", None))[1:] == [(2, 2.0, 2.0, 2.0)]
+
+
 def test_parts_are_read_once_and_their_curves_grow(tmp_path: Path) -> None:
     curves = Curves()
     assert not curves.refresh(tmp_path)
@@ -108,7 +119,7 @@ def test_a_metric_whose_means_are_infinite_leaves_those_of_others(tmp_path: Path
     _, choice = learning_view(curves, "m")
     (_, (drawn,)), (_, (said,)) = choice["alternatives"]
     assert drawn["kind"] == "chart"
-    assert said["text"] == "The values of huge are too large to be drawn."
+    assert said["text"] == "No value of huge can be drawn."
     assert curve_record(curves, 0) == [["huge", None, [1], [None]], ["m", None, [1], [1]]]
 
 

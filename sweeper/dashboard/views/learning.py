@@ -71,7 +71,7 @@ def _chart(curves: Curves, key: Key) -> Block:
     metric, phase = key
     band = curves.band(key)
     if not band:
-        return note(f"The values of {choice_of(key)} are too large to be drawn.")
+        return note(f"No value of {choice_of(key)} can be drawn.")
     log = wants_log(np.array([value for _, *row in band for value in row]))
     epochs = [epoch for epoch, *_ in band]
     columns = [rounded([row[place] for row in band], _CURVE_DIGITS) for place in (1, 2, 3)]
