@@ -105,7 +105,8 @@ BEST = (
     Column(
         "best_value",
         DOUBLE,
-        "the best value of the first objective over epochs, after averaging replicates and folds",
+        "the best value of the first objective over epochs, after averaging the replicates and "
+        "folds still in training",
         D,
     ),
     Column(

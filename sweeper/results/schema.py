@@ -46,6 +46,7 @@ from sweeper.rundir import RunDir
 
 # packages that write files and start workers, but do not affect results
 _WRITING = ("joblib", "pyarrow")
+_AT_LAST = "after the last epoch, averaged over the replicates and folds that trained it"
 
 
 def trials_schema(config: StudyConfig) -> pa.Schema:
@@ -163,7 +164,7 @@ def _trials_columns(config: StudyConfig | None) -> tuple[Column, ...]:
         *BEST,
         *(Column(f"params_{n}", kind, f"the parameter {n}", D) for n, kind in params.items()),
         PARAMS_JSON,
-        *(Column(f"final_{one}", DOUBLE, f"{one} after the last epoch", D) for one in metrics),
+        *(Column(f"final_{one}", DOUBLE, f"{one} {_AT_LAST}", D) for one in metrics),
         *(
             Column(metric, DOUBLE, "on the test rows, with the weights that the trial ends with", D)
             for metric in test_metrics
