@@ -193,11 +193,9 @@ def average(config: StudyConfig, run_dir: RunDir, data: Dataset) -> EnsembleReco
 def not_repeatable(record: EnsembleRecord) -> str:
     """Why fresh seeds cannot show what an ensemble gains; empty if they can."""
     trials = [member.trial for member in record.members]
-    if {*trials} == {record.single}:
-        return f"the ensemble is trial {record.single} alone"
     if len({*trials}) * record.folds < len(trials):
         return "the ensemble averages replicates of one trial, which fresh seeds do not repeat"
-    return ""
+    return f"the ensemble is trial {record.single} alone" if {*trials} == {record.single} else ""
 
 
 def measure_again(

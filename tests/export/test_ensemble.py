@@ -611,9 +611,9 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
     assert not_repeatable(two) == ""
     alone = replace(record, members=(EnsembleMember(record.single, 0, 3),))
     assert not_repeatable(alone) == f"the ensemble is trial {record.single} alone"
-    members = tuple(EnsembleMember(others[0], member, member + 1) for member in (0, 1))
-    twice = replace(record, members=members)
-    assert "replicates of one trial" in not_repeatable(twice)
+    for trial in (others[0], record.single):
+        members = tuple(EnsembleMember(trial, member, member + 1) for member in (0, 1))
+        assert "replicates of one trial" in not_repeatable(replace(record, members=members))
     text = confirmation(measure_again(found.config, two, numbers)[-1], two)
     assert text.startswith("with fresh seeds, the ensemble is ")
 
