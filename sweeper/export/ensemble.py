@@ -89,6 +89,11 @@ class Targets:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def n_counting(self) -> int:
+        """How many of the rows count: those whose weight is not 0."""
+        return len(self) if self.weights is None else int(np.count_nonzero(self.weights))
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -234,7 +239,7 @@ def measure_again(
             mean = np.tensordot(counts / counts.sum(), of_trial, axes=1).astype(predictions.dtype)
             pair = of_trial[numbers.index(record.single)], mean
             single, ensemble = ((sign * score(one, y)[:, 0]).tolist() for one in pair)
-            return Again(part, len(y), tuple(single), tuple(ensemble))
+            return Again(part, y.n_counting, tuple(single), tuple(ensemble))
 
         judged, test = Targets.of(data, _judged_split(data)), Targets.of(data, "test")
         parts = [measured("validation", found.val, judged)]
@@ -273,9 +278,10 @@ def _refuse_unfit(config: StudyConfig, run_dir: RunDir) -> None:
 
 def _refuse_few(config: StudyConfig, run_dir: RunDir, data: Dataset) -> None:
     """Refuse data of too few rows."""
-    n_rows = len(data.targets(_judged_split(data)))
+    n_rows = Targets.of(data, _judged_split(data)).n_counting
     if n_rows < 2 * _LEAST_ROWS:
-        found = f"{n_rows} validation rows are too few to select by"
+        counting = " whose weight is not 0" if data.is_weighted else ""
+        found = f"{n_rows} validation rows{counting} are too few to select by"
         hint = f"use data with at least {2 * _LEAST_ROWS}"
         raise StudyError(Problem(str(run_dir.root), "data.split.val", found, hint))
 
@@ -542,7 +548,7 @@ def _gain(pair: NDArray[Any], y: Targets, score: Score, sign: float) -> Gain | N
     single, ensemble = (sign * float(value) for value in score(pair, y)[:, 0])
     if not (math.isfinite(single) and math.isfinite(ensemble)):
         return None
-    return Gain(len(y), single, ensemble, _error_of_difference(pair, y, score))
+    return Gain(y.n_counting, single, ensemble, _error_of_difference(pair, y, score))
 
 
 def _error_of_difference(pair: NDArray[Any], y: Targets, score: Score) -> float | None:

@@ -134,6 +134,8 @@ def test_an_ensemble_is_measured_by_weight(study: Any, ensemble: EnsembleRecord)
     trees.fit(data.x_train, data.y_train, data.w_train)
     sure = trees.predict_proba(data.x_test)[:, 1]
     of_trees = sk.roc_auc_score(data.y_test, sure, sample_weight=data.w_test)
+    assert ensemble.test.rows == np.count_nonzero(data.w_test) < len(data.w_test)
+    assert ensemble.validation.rows == np.count_nonzero(data.w_val) < len(data.w_val)
     assert ensemble.test.single == pytest.approx(single, rel=1e-5)
     assert ensemble.test.trees == pytest.approx(of_trees, rel=1e-5)
 
