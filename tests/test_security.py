@@ -513,6 +513,7 @@ def test_a_file_that_should_be_small_is_not_read_if_large(tmp_path: Path) -> Non
     [
         ({"model": {"kind": "mlp", "depth": 1, "width": 1_000_000}}, ""),
         ({"train": {"epochs": 10_000_000}}, ""),
+        ({"train": {"epochs": 100_000}, "study": {"replicates": 30}}, ""),
         ({"execution": {"workers": 100_000}}, "execution.workers"),
         ({"execution": {"threads": 100_000}}, "execution.threads"),
     ],

@@ -19,7 +19,7 @@ from sweeper.executors.claims import (
     n_workers,
     shares_of,
 )
-from sweeper.executors.data_memory import check_fits_workers
+from sweeper.executors.data_memory import check_fits_workers, trained_bytes
 from sweeper.executors.devices import worker_cpus, worker_environment
 from sweeper.executors.executor import Executor, Outcome, Work
 from sweeper.executors.open_devices import own_fraction, own_xla_threads
@@ -139,9 +139,8 @@ def _engine_executors(inputs: StudyInputs) -> Iterator[BucketExecutors]:
     # imports an engine, which may be missing
     from sweeper.executors.engines.connect import connect_engine
 
-    executor = connect_engine(
-        inputs.config, inputs.run_dir, inputs.observer, inputs.start_file, inputs.data.nbytes
-    )
+    config, n_bytes = inputs.config, trained_bytes(inputs.config, inputs.data)
+    executor = connect_engine(config, inputs.run_dir, inputs.observer, inputs.start_file, n_bytes)
 
     def begin() -> Executor:
         inputs.write_data()

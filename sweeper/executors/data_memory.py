@@ -8,6 +8,7 @@ from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.memory import check_host, check_share
 from sweeper.data.order import INDEX_BYTES
+from sweeper.errors import listed
 from sweeper.executors.claims import largest_shares, n_threads, n_workers, shares_of
 from sweeper.executors.devices import UNCLAIMED
 from sweeper.executors.open_devices import own_fraction
@@ -74,8 +75,11 @@ def check_fits_workers(config: StudyConfig, data: Dataset) -> None:
 
 def _hints(config: StudyConfig, data: Dataset) -> list[str]:
     """How to train on less memory if most of it is the order of rows."""
-    is_mostly_order = trained_bytes(config, data) > 2 * data.nbytes
-    return ["write fewer train.epochs or batch sizes"] if is_mostly_order else []
+    if trained_bytes(config, data) <= 2 * data.nbytes:
+        return []
+    members = {"study.replicates": config.study.replicates, "study.folds": config.study.folds or 1}
+    several = [key for key, count in members.items() if count > 1]
+    return [f"write fewer {listed(['train.epochs', *several, 'batch sizes'], 'or')}"]
 
 
 def _granted_bytes() -> int | None:

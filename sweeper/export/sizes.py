@@ -9,6 +9,7 @@ from dataclasses import replace
 from sweeper.config import Settings, StudyConfig
 from sweeper.config.model import LayersTable
 from sweeper.config.trust import TRUST
+from sweeper.data.order import INDEX_BYTES
 from sweeper.errors import Problem, SetupError
 from sweeper.programs.build import Programs
 from sweeper.programs.data_spec import DataSpec
@@ -18,7 +19,6 @@ from sweeper.sweep.session.ownership import is_own
 _MAX_BYTES = 1_500_000_000  # Python and JAX take some hundred MB more
 _ARRAYS = 25  # arrays of the size of a wide network's parameters, while it is compiled and trained
 _OF_UNREAD = DataSpec(10_000, 100, 100_000, (), (), True, "float32", 0)
-_COUNT_BYTES = 4  # per row and epoch, for the order of rows
 
 
 def refuse_oversized(config: StudyConfig, run_dir: RunDir, spec: DataSpec | None) -> None:
@@ -50,7 +50,7 @@ def _oversized(config: StudyConfig, run_dir: RunDir, spec: DataSpec) -> Iterator
 
 
 def _bytes_of(config: StudyConfig, spec: DataSpec) -> int:
-    """The memory of the largest trial, with all lanes of its class, and the order of its rows."""
+    """The memory of the largest trial, with all lanes of its class, and the orders of rows."""
     drawn = [
         {n: v for n, v in given.items() if n in config.columns} for given in config.study.enqueue
     ]
@@ -63,7 +63,9 @@ def _bytes_of(config: StudyConfig, spec: DataSpec) -> int:
         for trial in trials
         for settings in (trial, _padded(config, trial))
     ]
-    return lanes * max(each) + config.max_epochs * spec.train_rows * _COUNT_BYTES
+    n_orders = len(config.members) * len(config.drawn_values("train.batch_size") or (1,))
+    order_bytes = INDEX_BYTES * spec.train_rows * config.max_epochs
+    return lanes * max(each) + n_orders * order_bytes
 
 
 def _padded(config: StudyConfig, settings: Settings) -> Settings:

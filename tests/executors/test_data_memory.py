@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from sweeper.errors import DataError
 from sweeper.executors.bucket_executors import open_executors
 from sweeper.executors.claims import shares_of
 from sweeper.executors.data_memory import check_fits, trained_bytes
+from sweeper.executors.engines import connect
 from sweeper.executors.jax_setup import jax_restored
 from sweeper.process import physical_bytes
 from sweeper.rundir import RunDir
@@ -99,8 +101,26 @@ def test_the_orders_of_rows_count_for_all_epochs_members_and_batch_sizes() -> No
     memory = physical_bytes()
     assert memory is not None
     small = f"execution.memory_fraction={(orders + data.nbytes) / memory}"
-    with pytest.raises(DataError, match=r"; write fewer train\.epochs or batch sizes, drop"):
+    fewer = r"; write fewer train\.epochs, study\.replicates or batch sizes, drop"
+    with pytest.raises(DataError, match=fewer):
         check_fits(parse(STUDY, Path("study.toml"), [*more, sizes, small, AUTO[0]]), data)
+
+
+def test_workers_of_an_engine_need_room_for_the_orders_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def refuse(*inputs: Any) -> None:
+        given.append(inputs[-1])
+        raise RuntimeError("no cluster")
+
+    monkeypatch.setattr(connect, "connect_engine", refuse)
+    config = study(3.9, "execution.engine.name=dask", "execution.engine.address=none")
+    opening = open_executors(config, prepared(), RunDir(tmp_path), lambda event: None)
+    with jax_restored(), pytest.raises(RuntimeError, match="no cluster"), opening:
+        pass
+    assert given == [trained_bytes(config, prepared())]
 
 
 def test_a_worker_without_room_is_refused_when_a_bucket_first_needs_it(tmp_path: Path) -> None:

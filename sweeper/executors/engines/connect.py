@@ -48,7 +48,8 @@ def connect_engine(
 ) -> EngineExecutor:
     """The executor of a study with an engine, whose workers are ready and suitable.
 
-    `start` is the saved model that its trials start from, `data_bytes` the size of its data.
+    `start` is the saved model that its trials start from, `data_bytes` the size of its data as
+    trained on.
 
     Raises:
         SetupError: the engine is not installed or does not answer, or a worker does not match.
