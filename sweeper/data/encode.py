@@ -6,7 +6,7 @@ rows as read take much memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -63,14 +63,23 @@ def class_weights(
     weights of the latter, if they have any.
 
     Raises:
-        DataError: a weight names an unknown class, or a class has no training row, or none that
-        counts, to balance it.
+        DataError: a weight names an unknown class, or is lost in the precision, or a class has no
+        training row, or none that counts, to balance it.
     """
     weights = config.data.class_weights
     if weights == "none":
         return ()
     if weights == "balanced":
-        return _balanced_weights(config, class_names, y, train, rows)
+        found = _balanced_weights(config, class_names, y, train, rows)
+    else:
+        found = _own_weights(config, class_names, weights)
+    _refuse_lost(config, dict(zip(class_names, found, strict=True)), len(y))
+    return found
+
+
+def _own_weights(
+    config: StudyConfig, class_names: tuple[str, ...], weights: Mapping[str, float]
+) -> tuple[float, ...]:
     unknown = [name for name in weights if name not in class_names]
     if unknown:
         raise DataError(
@@ -82,6 +91,16 @@ def class_weights(
             for name in unknown
         )
     return tuple(weights.get(name, 1.0) for name in class_names)
+
+
+def _refuse_lost(config: StudyConfig, weights: Mapping[str, float], n_rows: int) -> None:
+    """Refuse weights that are 0 in the precision of training, or whose sum is infinite."""
+    precision = config.execution.precision
+    least, most = float(np.finfo(precision).tiny), float(np.finfo(precision).max) / n_rows
+    if lost := [f"'{name}' ({w:g})" for name, w in weights.items() if not least <= w <= most]:
+        found = f"too small or too large for {precision}: {listed(lost)}"
+        hint = "only their ratios count: write weights that are nearer to 1"
+        raise DataError(config.problem("data.class_weights", found, hint))
 
 
 def _balanced_weights(

@@ -341,6 +341,16 @@ def test_classes_of_text_are_called_as_they_are_written(make_study) -> None:
     assert prepare(make_study(CSV, numbers)).class_names == ("0", "1", "2")
 
 
+@pytest.mark.parametrize("weight", [1e39, 1e-46])
+def test_class_weights_that_the_precision_loses_are_refused(weight: float, make_study) -> None:
+    data = f"{CSV}{DROP}{MEDIAN}class_weights = {{ pear = {weight} }}\n"
+    assert refusal(make_study(data, TABLE, precision="float32")) == [
+        f"study.toml:15: data.class_weights: too small or too large for float32: 'pear' "
+        f"({weight:g}); only their ratios count: write weights that are nearer to 1"
+    ]
+    assert prepare(make_study(data, TABLE)).class_weights == (1.0, 1.0, weight)
+
+
 def test_weights_without_classes_are_refused(make_study) -> None:
     data = CSV.replace("kind", "month") + DROP + MEDIAN + 'class_weights = "balanced"\n'
     assert refusal(make_study(data, TABLE, loss="mse")) == [
