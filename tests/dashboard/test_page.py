@@ -250,6 +250,27 @@ def test_studies_of_other_data_or_targets_are_not_compared_silently(
     assert comparison_view([pair[0], study_of(tmp_path, first)])[0]["kind"] == "rows"
 
 
+@pytest.mark.parametrize(
+    ("change", "differing", "shown"),
+    [
+        ({"study": {"folds": 5}}, "study.folds", ["", "5"]),
+        ({"study": {"replicates": 3}}, "study.replicates", ["1", "3"]),
+        ({"train": {"loss": "mae"}}, "train.loss", ["mse", "mae"]),
+    ],
+)
+def test_studies_of_other_folds_replicates_or_losses_are_not_compared_silently(
+    change: dict, differing: str, shown: list[str], tmp_path: Path
+) -> None:
+    usual = {"train": {"loss": "mse"}}
+    pair = [study_of(tmp_path, CSV, **usual), study_of(tmp_path, CSV, **usual | change)]
+    warning, table, *_ = comparison_view(pair)
+    said = f"These studies differ in {differing}, so their values are not comparable."
+    assert (warning["text"], [row[1] for row in table["rows"]]) == (said, shown)
+    for one in pair:
+        one.trials = replace(one.trials, said={**one.trials.said, "metric": "val_accuracy"})
+    assert (comparison_view(pair)[0]["kind"] == "rows") is (differing == "train.loss")
+
+
 def test_studies_with_other_features_of_the_same_rows_are_compared(tmp_path: Path) -> None:
     pair = [study_of(tmp_path, CSV), study_of(tmp_path, {**CSV, "drop": ["a", "b"]})]
     found, table, *_ = comparison_view(pair)

@@ -25,8 +25,9 @@ _DASHES = ("solid", "dashed", "dotted")
 def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] = ()) -> list[Block]:
     """One row per study, and the best so far of studies that share an objective.
 
-    Settings of the data are shown if they differ: then most values cannot be compared. A study that
-    cannot be read any more is reported, and so is why others are `left_out`.
+    Settings of the data, replicates and folds, and the loss if studies are judged by it, are shown
+    if they differ: then most values cannot be compared. A study that cannot be read any more is
+    reported, and so is why others are `left_out`.
     """
     missing = [note(f"A study is not shown: {why}", is_warning=True) for why in left_out]
     if len(studies) == 1:
@@ -34,7 +35,8 @@ def comparison_view(studies: Sequence[PublishedStudy], left_out: Sequence[str] =
         return [*missing, note(f"One study is shown.{hint}")]
     names = unique_names(studies)
     records = [_record(name, study) for name, study in zip(names, studies, strict=True)]
-    sources = [_source(study) for study in studies]
+    is_by_loss = any(_is_loss(metric) for study in studies for metric in _metrics(study))
+    sources = [{**_source(study), **_members(study, is_by_loss)} for study in studies]
     keys = dict.fromkeys(key for source in sources for key in source)
     differing = [key for key in keys if len({source.get(key, "") for source in sources}) > 1]
     for record, source in zip(records, sources, strict=True):
@@ -76,6 +78,23 @@ def _source(study: PublishedStudy) -> dict[str, str]:
     return {"data": " ".join(named)} | others
 
 
+def _members(study: PublishedStudy, is_by_loss: bool) -> dict[str, str]:
+    """How many trainings a value of a study averages, and its loss if studies are judged by it."""
+    settings = _settings(study)
+    own = settings.get("study", {})
+    found = {"study.replicates": own.get("replicates", 1), "study.folds": own.get("folds")}
+    loss = {"train.loss": settings.get("train", {}).get("loss")} if is_by_loss else {}
+    return {key: _text(value) for key, value in {**found, **loss}.items()}
+
+
+def _metrics(study: PublishedStudy) -> tuple[str, ...]:
+    return () if study.trials is None else study.trials.metrics
+
+
+def _is_loss(metric: str) -> bool:
+    return metric.partition("_")[2].startswith("loss")
+
+
 def _data(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a study's data but its seed, with defaults that its version did not have."""
     from sweeper.config.tables import kind_of  # which takes long to import
@@ -101,7 +120,7 @@ def _text(value: Any) -> str:
 
 
 def _differences(keys: Sequence[str]) -> list[Block]:
-    """What differing settings of the data mean for a comparison of values."""
+    """What differing settings mean for a comparison of values."""
     features = [key for key in keys if key.removeprefix("data.") in _FEATURES]
     if others := [key for key in keys if key not in features]:
         found = f"These studies differ in {listed(others)}, so their values are not comparable."
