@@ -109,6 +109,7 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
 def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Iterator[str]:
     """What trials do not take over from the saved model, or not in the same unit."""
     yield from _other_unit(start, data)
+    yield from _other_order(start, data)
     for name in config.search:
         if config.role(name) is INITIAL:
             yield f"search.{name} changes nothing: trials start with the weights of the saved model"
@@ -152,6 +153,18 @@ def _other_unit(start: SavedStart, data: Dataset) -> Iterator[str]:
         "its first outputs are in the wrong unit; for a new study, write data.target_scale = "
         f'"{setting}"'
     )
+
+
+def _other_order(start: SavedStart, data: Dataset) -> Iterator[str]:
+    """A message if the study predicts the same targets as the saved model in another order."""
+    own = [column.name for column in data.columns if column.role == "target"]
+    saved = start.file.record["data"].get("targets", own)  # earlier files do not name them
+    if saved != own and sorted(saved) == sorted(own):
+        yield (
+            f"{start.file.name} predicts {listed(saved)} in this order, but this study "
+            f"{listed(own)}, so its first outputs are those of other targets; for a new study, "
+            f"write data.target = {toml_value(saved)}"
+        )
 
 
 def _optimizers(config: StudyConfig) -> Iterator[tuple[str, Settings]]:
