@@ -110,6 +110,11 @@ def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Ite
     """What trials do not take over from the saved model, or not in the same unit."""
     yield from _other_unit(start, data)
     yield from _other_order(start, data)
+    if config.study.replicates > 1:
+        yield (
+            f"all {config.study.replicates} replicates of a trial start with the weights of the "
+            "saved model: value_std does not show how much initial weights matter"
+        )
     for name in config.search:
         if config.role(name) is INITIAL:
             yield f"search.{name} changes nothing: trials start with the weights of the saved model"

@@ -396,7 +396,9 @@ def test_a_refit_that_adds_other_values_says_to_export_the_trial(tmp_path: Path)
         )
 
 
-def test_the_same_targets_in_another_order_are_reported(tmp_path: Path) -> None:
+def test_equal_weights_of_replicates_and_another_order_of_targets_are_reported(
+    tmp_path: Path,
+) -> None:
     rows = "".join(f"{row % 7},{row % 5},{row}\n" for row in range(60))
     (tmp_path / "rows.csv").write_text(f"size,low,high\n{rows}", encoding="utf-8")
     numbers = "train.loss=mse", "train.metrics=[]", "train.batch_size=8", "train.epochs=1"
@@ -405,10 +407,13 @@ def test_the_same_targets_in_another_order_are_reported(tmp_path: Path) -> None:
     first, _ = run(tmp_path, "first", *numbers, *few, data(["low", "high"]))
     export(first.root, 0, 0, tmp_path / "saved")
     for targets, is_reported in ((["low", "high"], False), (["high", "low"], True)):
-        again = configured(tmp_path, "again", *numbers, *few, data(targets))
+        replicates = "study.replicates=2" if is_reported else "study.replicates=1"
+        again = configured(tmp_path, "again", *numbers, *few, data(targets), replicates)
         start = find_start(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
         assert start is not None
-        told = [one for one in describe_start(again, start, prepared(again)) if "order" in one]
+        said = [*describe_start(again, start, prepared(again))]
+        told = [one for one in said if "order" in one]
+        assert any(one.startswith("all 2 replicates") for one in said) == is_reported
         assert [one.partition(" predicts ")[2] for one in told] == is_reported * [
             "low and high in this order, but this study high and low, so its first outputs are "
             'those of other targets; for a new study, write data.target = ["low", "high"]'
