@@ -122,26 +122,46 @@ class Status:
 
 def ended_by(status: Status) -> str | None:
     """What ended a study early, and how to continue it; None if nothing did."""
+    if status.stopped_by is not None:
+        called = f"'{status.stopped_by}', which called study.stop"
+        return f"ended by {called}: it proposes no more trials"
+    ending = _ending(status)
+    if ending is None:
+        return None
+    ended, change = f"ended by {ending[0]}", ending[1]
     if status.max_failures is not None:
-        return (
-            f"ended by execution.max_failures = {status.max_failures}: {status.counts['FAIL']} "
-            "trials failed; the columns reason and error_message say why; "
-            f"{going_on(status, 'a larger limit')}"
-        )
+        failed = f"{counted(status.counts['FAIL'], 'trial')} failed"
+        ended += f": {failed}; the columns reason and error_message say why"
+    if status.counts.get("WAITING", 0):
+        return f"{ended}; run the same command with {change} to continue with new trials"
+    return f"{ended}; no trials are left; use {FRESH} and {change} to train all of them fully"
+
+
+def what_takes_requests(status: Status) -> str:
+    """Which `run` takes a request for a new trial that was sent to an ended study."""
+    ending = _ending(status)
+    if ending is None and status.state != "finished":
+        return f"the study is {status.state}: its next `run` takes the request"
+    changes = [ending[1]] if ending else []
+    if not status.counts.get("WAITING", 0):
+        changes.append("a larger study.n_trials")
+    state = f"was ended by {ending[0]}" if ending else "is finished"
+    return f"the study {state}: run it with {' and '.join(changes)} to take the request"
+
+
+def _ending(status: Status) -> tuple[str, str] | None:
+    """The limit or rule that ended a study early, and what it needs instead; None if none did."""
+    if status.max_failures is not None:
+        return f"execution.max_failures = {status.max_failures}", "a larger limit"
     if status.stop is not None:
         rules = ", ".join(f"study.stop.{name} = {value}" for name, value in status.stop.items())
-        way = "run again to continue with new trials"
-        if not status.counts.get("WAITING", 0):
-            way = f"use {FRESH} to train all trials fully, as none are left"
-        return f"ended by {rules}; change or remove it and {way}"
-    if status.stopped_by is not None:
+        return rules, "another study.stop (or none)"
+    if status.timeout is not None:
         return (
-            f"ended by '{status.stopped_by}', which called study.stop: it proposes no more trials"
+            f"study.timeout = {status.timeout}, over all of its sessions",
+            "a longer study.timeout",
         )
-    if status.timeout is None:
-        return None
-    ended = f"ended by study.timeout = {status.timeout}, over all of its sessions"
-    return f"{ended}; {going_on(status)}"
+    return None
 
 
 def epochs_saved(status: Status) -> str | None:
@@ -153,13 +173,6 @@ def epochs_saved(status: Status) -> str | None:
         return None
     were = f"{counted(pruned, 'trial')} {'was' if pruned == 1 else 'were'} pruned"
     return f"trained {trained:,} of {everything:,} epochs: {were}, which saved the others"
-
-
-def going_on(status: Status, limit: str = "a longer study.timeout") -> str:
-    """How to continue a study that a limit has ended; `limit` is the one that it needs."""
-    if status.counts.get("WAITING", 0):
-        return f"run the same command with {limit} to continue with new trials"
-    return f"no trials are left; use {FRESH} and {limit} to train all of them fully"
 
 
 def write_status(run_dir: RunDir, status: Status) -> None:

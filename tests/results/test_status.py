@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import SetupError
-from sweeper.results.status import Status, read_status, write_status
+from sweeper.results.status import Status, read_status, what_takes_requests, write_status
 from sweeper.rundir import RunDir
 from tests.live_status import STATUS
 
@@ -68,3 +68,29 @@ def test_a_status_is_read_without_any_library() -> None:
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     heavy = {"pyarrow", "pandas", "numpy", "pydantic", "jax", "optuna"}
     assert heavy & set(listed.decode().split()) == set()
+
+
+@pytest.mark.parametrize(
+    ("ended", "advice"),
+    [
+        ({"state": "interrupted"}, "the study is interrupted: its next `run` takes the request"),
+        ({}, "the study is finished: run it with a larger study.n_trials to"),
+        (
+            {"timeout": "2h", "counts": {"WAITING": 3}},
+            "study.timeout = 2h, over all of its sessions: run it with a longer study.timeout to",
+        ),
+        (
+            {"stop": {"value": 0.9}},
+            "study.stop.value = 0.9: run it with another study.stop (or none) and a larger "
+            "study.n_trials to",
+        ),
+        (
+            {"state": "failed", "max_failures": 2, "counts": {"WAITING": 1}},
+            "the study was ended by execution.max_failures = 2: run it with a larger limit to",
+        ),
+    ],
+)
+def test_a_request_needs_another_limit_than_the_one_that_ended_the_study(
+    ended: dict, advice: str
+) -> None:
+    assert advice in what_takes_requests(replace(STATUS, **{"state": "finished"} | ended))

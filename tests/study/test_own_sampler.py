@@ -369,6 +369,8 @@ def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
             "ended by 'stopping:Stopping', which called study.stop: it proposes no more trials"
         )
         assert ended_by(status) == message
+    with pytest.raises(StudyError, match="the study was ended by 'stopping:Stopping'"):
+        sweeper.command("enqueue", str(config.run_dir), "--set", "lr=0.01")
 
 
 def test_a_study_that_its_sampler_ends_has_the_same_rows_if_interrupted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from sweeper.ledger import Ledger
 from sweeper.results.ranking import best_first, models_left_out, pareto_front
-from sweeper.results.status import Status, ended_by, going_on
+from sweeper.results.status import Status, ended_by
 from sweeper.study.ask_tell import Study
 from sweeper.study.limits import max_failures
 from sweeper.sweep.progress import SessionProgress
@@ -285,13 +285,13 @@ def test_only_a_study_that_its_timeout_ended_says_so() -> None:
     ledger = new_ledger()
     cut = ended(ledger, "10s")
     assert cut.timeout == "10s"
-    assert "longer study.timeout to continue with new trials" in going_on(cut)
+    assert "longer study.timeout to continue with new trials" in str(ended_by(cut))
     assert ended(ledger, "2h").timeout is None  # although earlier trials were cut short
     # killed after everything was done
     assert ended(ledger, "11s").timeout is None
     all_begun = ended(new_ledger(), "3s", "schedule.parallel=16")
     assert (all_begun.timeout, all_begun.counts["WAITING"]) == ("3s", 0)
-    assert going_on(all_begun).startswith("no trials are left; use --fresh (in Python fresh=True) ")
+    assert "no trials are left; use --fresh (in Python fresh=True) " in str(ended_by(all_begun))
 
 
 def test_a_trial_that_ran_out_of_its_own_time_does_not_end_the_study() -> None:

@@ -31,7 +31,13 @@ from sweeper.results.baseline import describe, describe_doubt, describe_test, re
 from sweeper.results.ensemble import latest_verdicts, read_ensemble
 from sweeper.results.missing_trials import hint_if_none_complete
 from sweeper.results.ranking import Row
-from sweeper.results.status import Status, epochs_saved, read_status
+from sweeper.results.status import (
+    Status,
+    ended_by,
+    epochs_saved,
+    read_status,
+    what_takes_requests,
+)
 from sweeper.rundir import RunDir
 from sweeper.sweep.requests import EnqueueRequest, PendingRequest, StopRequest
 from sweeper.sweep.send_request import new_key, read_values, send, wait_for_answer
@@ -161,6 +167,8 @@ def enqueue(
     if no_wait:
         refuse_without_effect("with --no-wait", timeout=timeout is not None)
     run_dir = find_run(directory)
+    if (status := read_status(run_dir)).stopped_by is not None:
+        raise StudyError(Problem(str(run_dir.root), "", f"the study was {ended_by(status)}", ""))
     from sweeper.config.overrides import read_overrides
 
     given = read_overrides(values or [])
@@ -226,12 +234,8 @@ def _ask(run_dir: RunDir, request: PendingRequest, timeout_s: float | None) -> N
         raise StudyError(Problem(str(run_dir.root), "", answer.text, ""))
     if answer is not None:
         print_shown(answer.text)
-    elif (state := read_status(run_dir).state) == "finished":
-        print_shown(
-            "the study is finished: run it with a larger study.n_trials to take the request"
-        )
-    elif state != "running":
-        print_shown(f"the study is {state}: its next `run` takes the request")
+    elif not (status := read_status(run_dir)).is_running:
+        print_shown(what_takes_requests(status))
     else:
         print_shown("the request is left for the study, which takes it when a round has ended")
 
