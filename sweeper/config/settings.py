@@ -129,12 +129,17 @@ def has_neutral_value(key: str) -> bool:
 
 def neutral_value(key: str, tables: Mapping[str, Table]) -> float:
     """The value of the setting `key` in a trial that has none."""
+    # a schedule that does not use the number ignores it
+    return 0.0 if (value := effective_value(key, tables)) is None else value
+
+
+def effective_value(key: str, tables: Mapping[str, Table]) -> float | None:
+    """Like `neutral_value`; None if the trial's schedule does not use the number."""
     around, _, setting = key.rpartition(".")
     if not around.endswith(".schedule"):
         return _NEUTRAL_VALUES[without_names(key)]
     name, _, rest = f"{around}.name".partition(".")
-    # a schedule that does not use the number ignores it
-    return SHAPES[value_of(tables[name], rest)].get(setting, 0.0)
+    return SHAPES[value_of(tables[name], rest)].get(setting)
 
 
 def needs_value(table: type[Table], setting: str, entry: SearchEntry) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from sweeper.config import StudyConfig
 from sweeper.config.load import study_of
 from sweeper.config.search import SearchEntry
+from sweeper.config.settings import Settings, effective_value, has_neutral_value
 from sweeper.config.study import N_PARAMETERS
 from sweeper.config.table import value_of
 from sweeper.errors import Problem, StudyError
@@ -173,14 +174,20 @@ def _setting_by_name(params: Mapping[str, Scalar]) -> Callable[[str, SearchEntry
     return setting
 
 
-def _value_in(settings: Any, key: str) -> object:
-    """The value of a dotted key.
+def _value_in(settings: Settings, key: str) -> object:
+    """The value of a dotted key; what a number that was left out stands for, if there is such.
 
     Raises:
-        KeyError: the setting does not exist.
+        KeyError: the setting does not exist, or is not used.
     """
-    table, _, rest = key.partition(".")
+    name, _, rest = key.partition(".")
     try:
-        return value_of(getattr(settings, table), rest)
+        table = getattr(settings, name)
+        value = value_of(table, rest)
     except AttributeError:
         raise KeyError(key) from None
+    if value is None and has_neutral_value(key):
+        value = effective_value(key, {name: table})
+        if value is None:
+            raise KeyError(key)
+    return value

@@ -33,6 +33,7 @@ from sweeper.study.ask_tell import Past, Study
 from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect
 from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage
+from sweeper.study.space import Space
 from sweeper.trial import LearnedTrial, TrialState, fields_of
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
@@ -162,6 +163,31 @@ def test_what_the_earlier_study_lacks_is_left_out_and_named(tmp_path: Path) -> N
         "model.depth, model.activation and optimizer.weight_decay are not known for trials of "
         f"{name}: the sampler explores them from scratch"
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "entry", "value"),
+    [
+        ("train.label_smoothing", "low=0.0,high=0.2", 0.0),
+        ("train.ema", "low=0.9,high=0.999,or=[0.0]", 0.0),
+        ("train.ema", "low=0.9,high=0.999", "do not fit train.ema"),
+        ("optimizer.clip_norm", "low=0.1,high=10.0", "do not fit optimizer.clip_norm"),
+        ("optimizer.schedule.warmup", "low=0.0,high=0.3", "is not known for trials of"),
+    ],
+)
+def test_a_number_that_was_left_out_counts_as_what_it_stands_for(
+    key: str, entry: str, value: float | str, earlier: StudyConfig
+) -> None:
+    search = f"search.{key}={{type='float',{entry}}}"
+    schedule = "optimizer.schedule={name='warmup_cosine'}"
+    config = parse(STUDY, Path("study.toml"), [search, schedule])
+    learned = learn(config, [earlier.run_dir])
+    if isinstance(value, str):
+        assert value in "; ".join(learned.messages)
+        return
+    assert len(learned.trials) == 4
+    column = key.rpartition(".")[2]
+    assert {Space(config).params(one.drawn)[column] for one in learned.trials} == {value}
 
 
 def test_parameters_without_a_setting_are_named_with_the_one_they_may_be(tmp_path: Path) -> None:
