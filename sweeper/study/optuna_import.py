@@ -51,6 +51,7 @@ from sweeper.study.importance import Importance
 from sweeper.study.optuna_storage import (
     before_first_epoch,
     read_study,
+    recorded_url,
     split_name,
     without_password,
 )
@@ -81,10 +82,11 @@ def import_optuna(
     _check_keys(renamed)
     url, name = split_name(url, name)
     study = read_study(url, name)
-    place = f"{without_password(url)}#{study.study_name}"
+    place = f"{recorded_url(url)}#{study.study_name}"
     safe = _NOT_A_WORD.sub("-", study.study_name).strip("-")[:_MAX_NAME] or "imported"
     run_dir = RunDir(target or Path("runs") / safe)
-    _check_free(run_dir, place)
+    as_before = f"{without_password(url)}#{study.study_name}"  # what earlier versions recorded
+    _check_free(run_dir, place, as_before)
     trials = [trial for trial in study.trials if trial.state.name in _ENDED]
     search = _search(place, trials, renamed)
     config = _config(safe, _objectives(place, study, metrics), study, search)
@@ -143,14 +145,15 @@ def _last(key: str) -> str:
     return key.rpartition(".")[2]
 
 
-def _check_free(run_dir: RunDir, place: str) -> None:
+def _check_free(run_dir: RunDir, place: str, as_before: str) -> None:
     """Refuse a directory that has anything but an import of the same study, even unfinished."""
     refuse_links(run_dir)
     root = run_dir.root
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
     is_view = root.is_dir() and not run_dir.ledger.exists()
-    if is_view and (imported_from(run_dir) == place or is_unfinished(run_dir, place)):
+    is_same = imported_from(run_dir) in (place, as_before)
+    if is_view and (is_same or is_unfinished(run_dir, place)):
         return
     hint = "name a new directory with --to"
     raise StudyError(Problem(str(root), "--to", "there is something else", hint))

@@ -69,6 +69,20 @@ def without_password(url: str) -> str:
     return shown
 
 
+def recorded_url(url: str) -> str:
+    """The URL without a password, and with the absolute path of a file, as records have it.
+
+    Raises:
+        StudyError: it is not a URL of a database.
+    """
+    shown = without_password(url)
+    parsed = make_url(shown)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return shown
+    path = str(Path(parsed.database).resolve())
+    return parsed.set(database=path).render_as_string()
+
+
 @contextmanager
 def refusing(place: str, what: str) -> Iterator[None]:
     """Report that a database cannot be read or written, `what`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -251,6 +252,22 @@ def test_an_import_is_repeated_in_place_but_replaces_nothing_else(url: str, tmp_
     (tmp_path / "mine" / "file").touch()
     with pytest.raises(StudyError, match="--to: there is something else"):
         imported(url, tmp_path / "mine")
+
+
+def test_a_database_of_the_same_name_elsewhere_is_another_one(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(url.removeprefix("sqlite:///"))
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        shutil.copy(file, tmp_path / name)
+    relative, target = f"sqlite:///{file.name}", tmp_path / "run"
+    monkeypatch.chdir(tmp_path / "mine")
+    imported(relative, target)
+    imported(f"sqlite:///../mine/{file.name}", target)
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(StudyError, match="--to: there is something else"):
+        imported(relative, target)
 
 
 def test_a_new_study_learns_from_an_imported_one(url: str, tmp_path: Path) -> None:
