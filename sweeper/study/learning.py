@@ -140,14 +140,14 @@ class _UnfitError(Exception):
 
 
 def name_of(source: str | Path) -> str:
-    """A source by its absolute path, or by its URL without a password."""
+    """A source by its path without links, or by its URL without a password."""
     text = str(source)
     if "://" not in text:
-        return str(Path(text).absolute())
-    from sweeper.study.optuna_storage import split_name, without_password
+        return str(Path(text).resolve())
+    from sweeper.study.optuna_storage import recorded_url, split_name
 
     url, name = split_name(text)
-    return f"{without_password(url)}#{name}" if name else without_password(url)
+    return f"{recorded_url(url)}#{name}" if name else recorded_url(url)
 
 
 def learn(config: StudyConfig, sources: Sequence[str | Path]) -> Learned:
@@ -376,8 +376,9 @@ def refuse_other(run_dir: RunDir, recorded: Learned, sources: Sequence[str | Pat
     Raises:
         StudyError: the sources differ.
     """
-    began, now = [one.name for one in recorded.sources], [name_of(one) for one in sources]
-    if not now or sorted(began) == sorted(now):
+    began = [one.name for one in recorded.sources]
+    # names that an earlier version recorded may have links, or relative paths of databases
+    if not sources or sorted(map(name_of, began)) == sorted(map(name_of, sources)):
         return
     found = f"the study there began with {' and '.join(began) if began else 'no earlier trials'}"
     hint = "omit it to resume with the recorded trials, or start over with --fresh"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from sweeper.results.events import Event, Warned
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
 from sweeper.study.ask_tell import Past, Study
-from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect
+from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect, refuse_other
 from sweeper.study.optuna_import import import_optuna
 from sweeper.study.optuna_storage import open_storage
 from sweeper.study.space import Space
@@ -144,6 +145,26 @@ def test_settings_on_which_values_depend_are_named_if_they_differ(earlier: Study
         f"values of {earlier.run_dir.absolute()} may mean something else: it differs in "
         "study.folds (unset there, 3 here) and data.class_weights ('none' there, 'balanced' here)"
     ]
+
+
+@pytest.mark.parametrize("spelling", ["link", "sub/../old", "sqlite:///sub/../old.db#old"])
+def test_a_source_is_the_same_however_it_is_written(
+    spelling: str, earlier: StudyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sub").mkdir()
+    shutil.copytree(earlier.run_dir, "old")
+    Path("link").symlink_to("old")
+    source = stored(Path("old.db")) if "://" in spelling else "old"
+    config = parse(STUDY, Path("study.toml"), ["search={}", WIDTHS])
+    with pytest.raises(StudyError, match="is given twice"):
+        learn(config, [source, spelling])
+    learned = learn(config, [source])
+    as_before = Learned((replace(learned.sources[0], name=spelling),))
+    monkeypatch.chdir("sub")
+    refuse_other(RunDir(tmp_path), learned, [source.replace("old", "../old", 1)])
+    monkeypatch.chdir(tmp_path)
+    refuse_other(RunDir(tmp_path), as_before, [source])
 
 
 def test_only_trials_that_fit_are_learnt_and_the_others_counted(tmp_path: Path) -> None:
