@@ -76,7 +76,8 @@ def write_study(
     A study with this name gets the trials that it lacks, after its own.
 
     Raises:
-        StudyError: the study there was not exported, or has another search or other directions.
+        StudyError: the study there was not exported from the same run, or has another search or
+            other directions.
         SetupError: the database cannot be written.
     """
     with refusing(without_password(url), "written"):
@@ -105,6 +106,7 @@ def _add_missing(
     study = optuna.load_study(study_name=name, storage=storage)
     directions = tuple(direction.name.lower() for direction in study.directions)
     there, hint = study.get_trials(deepcopy=False), f"write another name, such as {name}-sweeper"
+    sessions = {_run_id(trial) for trial in trials}
     found = ""
     if directions != config.study.directions:
         found = f"the study '{name}' there has other directions: {listed(directions)}"
@@ -114,10 +116,11 @@ def _add_missing(
         found = f"the study '{name}' there has trials, and none was exported from a run directory"
     elif other := _first_clash(there, trials):
         found = f"the study '{name}' there has another search: {other}"
+    elif {_run_id(one) for one in there if ORIGIN in one.user_attrs} - sessions:
+        found = f"the study '{name}' there has trials of another run, such as one before --fresh"
     if found:
         raise StudyError(Problem("", "--name", found, hint))
     known = {trial.user_attrs.get(ORIGIN) for trial in there}
-    sessions = {_run_id(trial) for trial in trials}
     running = [one for one in there if one.state is TrialState.RUNNING and _run_id(one) in sessions]
     held = {int(one.user_attrs[ORIGIN].rpartition(":")[2]): one._trial_id for one in running}
     whole = [*with_gaps(config, trials)]

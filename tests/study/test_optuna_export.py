@@ -151,7 +151,10 @@ def test_a_study_of_something_else_is_refused(run_dir: RunDir, tmp_path: Path) -
             user_attrs={ORIGIN: "another:0"},
         )
     )
+    fresh = optuna.create_study(storage=storage, study_name="fresh", direction="minimize")
+    fresh.add_trial(optuna.trial.create_trial(value=7.0, user_attrs={ORIGIN: "another:0"}))
     for name, found in (
+        ("fresh", "has trials of another run, such as one before --fresh; write another name"),
         ("up", "the study 'up' there has other directions: maximize"),
         (
             "mine",
@@ -164,7 +167,7 @@ def test_a_study_of_something_else_is_refused(run_dir: RunDir, tmp_path: Path) -
     ):
         with pytest.raises(StudyError, match=re.escape(found)):
             export_optuna(run_dir, url, name)
-    for name in ("mine", "other"):
+    for name in ("mine", "other", "fresh"):
         assert len(optuna.load_study(study_name=name, storage=storage).trials) == 1
 
 
