@@ -279,7 +279,7 @@ SPANS = (
         STRING,
         "import, data (wait for the prepared data), open (open devices, study and ledger), ask, "
         "commit, publish, wait for simple models (baseline), average models (ensemble); compile a "
-        "program, load one from the cache, train, other work on a "
+        "program, load one from the cache, train, initialize models, other work on a "
         "bucket (bucket), start a worker (worker), or work that was lost with a worker (lost); "
         "time without a span is idle",
         R,

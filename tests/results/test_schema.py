@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
 
+from sweeper.results.columns import OUTCOME, Column
+from sweeper.results.columns import SPANS as OF_SPANS
 from sweeper.results.schema import (
     buckets_schema,
     importance_schema,
@@ -15,6 +18,8 @@ from sweeper.results.schema import (
     study_metadata,
     trials_schema,
 )
+from sweeper.results.timeline import Activity
+from sweeper.trial import Reason, TrialState
 from tests.digest import deterministic_columns
 from tests.results.committed import study
 
@@ -155,6 +160,21 @@ def test_columns_that_users_name_have_no_unit() -> None:
     assert {said[f"params_{name}"]["unit"] for name in names} == {None}
     wanted = {"train_s": "seconds", "bytes_limit": "bytes", "started_at": "time, UTC"}
     assert {name: said[name]["unit"] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "values"),
+    [
+        (OUTCOME, "state", TrialState),
+        (OUTCOME, "reason", Reason),
+        (OF_SPANS, "activity", Activity),
+    ],
+)
+def test_a_column_names_all_its_values(
+    table: tuple[Column, ...], name: str, values: Iterable[str]
+) -> None:
+    (meaning,) = (column.meaning for column in table if column.name == name)
+    assert set(values) <= set(re.findall(r"\w+", meaning))
 
 
 def test_test_metrics_are_said_to_be_of_the_weights_that_a_trial_ends_with() -> None:
