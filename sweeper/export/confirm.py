@@ -25,6 +25,7 @@ from sweeper.results.listing import Row, read_trials
 from sweeper.results.missing_trials import none_complete
 from sweeper.results.ranking import is_feasible, value_columns
 from sweeper.rundir import RunDir
+from sweeper.study.limits import trial_numbers
 from sweeper.sweep.session import backup
 
 _LONGEST_NAME = 100  # of a study
@@ -196,8 +197,7 @@ def rank_finalists(before: Finalists) -> list[Row]:
     """The finalists with their new results, best first: mean, spread, and earlier values."""
     config = before.config
     known = read_trials(RunDir(config.run_dir))
-    # they are numbered from 0, but a study that repeats one trial keeps its number
-    first = 0 if config.trial is None else config.trial.number
+    first = trial_numbers(config).start
     again = {row["trial_number"] - first: row for row in known.rows()}
     ranked = [number - first for number in known.best(len(again))]
     ranked += [number for number in again if number not in ranked]  # those that failed

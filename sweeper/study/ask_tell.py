@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, create_trial
 from sweeper.config import StudyConfig
 from sweeper.study.grid import GridPoints
 from sweeper.study.learning import are_used
-from sweeper.study.limits import STOPPED
+from sweeper.study.limits import STOPPED, trial_numbers
 from sweeper.study.private_apis import suggest
 from sweeper.study.recording_storage import RecordingStorage, split_recorded
 from sweeper.study.reseeded import ReseededPruner, ReseededSampler
@@ -84,7 +84,7 @@ class Study:
         # user-defined samplers and pruners see what they store as a resumed study does
         self._storage = RecordingStorage(is_read_as_json=config.has_own_class)
         # a trial that is run again keeps its own number, which Optuna would not give it
-        self._first = 0 if config.trial is None else config.trial.number
+        self._first = trial_numbers(config).start
         past = past or Past()
         # trials of earlier studies come first in Optuna's study, and have no number in this one
         used = past.learned if are_used(config, past.learned) else ()

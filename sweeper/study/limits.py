@@ -21,6 +21,19 @@ def n_proposals(config: StudyConfig) -> int:
     return min(config.study.n_trials, n_points(config))
 
 
+def trial_numbers(config: StudyConfig) -> range:
+    """The numbers of all trials that the study can have; a trial run again keeps its own."""
+    first = 0 if config.trial is None else config.trial.number
+    return range(first, first + n_proposals(config))
+
+
+def outside(numbers: range) -> str:
+    """What is wrong with a number that no trial can have."""
+    if len(numbers) == 1:
+        return f"the only trial is {numbers[0]}"
+    return f"numbers go from {numbers[0]} to {numbers[-1]}"
+
+
 def stopped_by(config: StudyConfig, stored: Mapping[str, Any]) -> str | None:
     """The user-defined sampler, or else pruner, that has called `study.stop`; None if none has.
 

@@ -31,6 +31,7 @@ from sweeper.study.frozen_trials import (
     frozen_trials,
     written_distributions,
 )
+from sweeper.study.limits import trial_numbers
 from sweeper.study.optuna_storage import open_storage, refusing, split_name, without_password
 
 _Rows = list[dict[str, Any]]
@@ -41,7 +42,7 @@ def with_gaps(config: StudyConfig, trials: Sequence[FrozenTrial]) -> Iterator[Fr
 
     Optuna's storages number trials themselves. A running one is replaced when its trial has ended.
     """
-    first = 0 if config.trial is None else config.trial.number
+    first = trial_numbers(config).start
     for trial in sorted(trials, key=lambda trial: trial.number):
         for number in range(first, trial.number):
             origin = f"{_run_id(trial)}:{number}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeper.config import StudyConfig
-from sweeper.study.limits import n_proposals
+from sweeper.study.limits import n_proposals, outside, trial_numbers
 from sweeper.sweep.requests import GRID_ONLY, Answer, EnqueueRequest, PendingRequest, StopRequest
 from sweeper.sweep.state import SweepState
 from sweeper.trial import Reason, Request
@@ -65,7 +65,7 @@ def answer_to_stop(
     config: StudyConfig,
 ) -> Answer:
     """The answer once the round is closed in which these trials have ended."""
-    number, n_trials = request.number, n_proposals(config)
+    number, numbers = request.number, trial_numbers(config)
     if request.key in state.requests:
         epochs = state.ended[number]["epochs_done"]
         return Answer(True, f"trial {number} is stopped after epoch {epochs}")
@@ -74,9 +74,9 @@ def answer_to_stop(
         when = "in this round" if number in ended else "before"
         reason = f" ({row['reason']})" if row["reason"] else ""
         return Answer(False, f"trial {number} has ended {when} by itself: {row['state']}{reason}")
-    if number in state.waiting or number < n_trials:
+    if number in state.waiting or number in numbers:
         return Answer(False, f"trial {number} is not in training yet")
-    return Answer(False, f"trial {number} does not exist: numbers go from 0 to {n_trials - 1}")
+    return Answer(False, f"trial {number} does not exist: {outside(numbers)}")
 
 
 def answer_at_end(request: PendingRequest, state: SweepState) -> Answer:

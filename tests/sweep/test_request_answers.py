@@ -17,6 +17,9 @@ from sweeper.trial import Request
 from tests.command_line import STUDY
 
 CONFIG = parse(STUDY, Path("study.toml"), ["study.n_trials=4"])
+_CLASS = "{strategy='exact',lane_loop='map',capacity=4,epochs=4}"
+_TRIAL = f"trial={{number=17,epochs=4,class={_CLASS}}}"
+ALONE = parse(STUDY, Path("trial.toml"), ["study.n_trials=1", "search={}", _TRIAL])
 
 
 def state_after(n_asked: int, *granted: Request) -> SweepState:
@@ -51,4 +54,12 @@ def test_only_a_trial_that_the_request_has_stopped_counts_as_stopped() -> None:
     assert answers[1:] == [
         Answer(False, "trial 1 has ended in this round by itself: COMPLETE"),
         Answer(False, "trial 2 is not in training yet"),
+    ]
+    texts = [
+        answer_to_stop(StopRequest("d", number), state_after(1), {}, ALONE).text
+        for number in (17, 0)
+    ]
+    assert texts == [
+        "trial 17 is not in training yet",
+        "trial 0 does not exist: the only trial is 17",
     ]

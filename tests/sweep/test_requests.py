@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 import sweeper
-from sweeper.config import StudyConfig, parse
+from sweeper.config import StudyConfig, load, parse
 from sweeper.errors import StudyError
+from sweeper.export.trial_file import trial_file
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Ledger
 from sweeper.results.events import Event, RoundClosed, Warned
@@ -27,7 +28,7 @@ from sweeper.sweep.send_request import new_key, read_values, send
 from sweeper.sweep.verify import restore_ledger
 from tests.command_line import STUDY
 from tests.digest import deterministic_digest
-from tests.in_process import study_in
+from tests.in_process import study_in, trained
 
 FEW = ("study.n_trials=7", "schedule.parallel=3")
 VALUES = {"lr": 0.0123}
@@ -170,6 +171,18 @@ def test_a_crash_around_the_record_changes_no_row(
     )
 
 
+def test_a_trial_that_is_run_again_is_stopped_by_its_own_number(tmp_path: Path) -> None:
+    few = ("study.n_trials=2", "search={optimizer.lr={type='float',low=1e-4,high=0.1}}")
+    study = trained(study_in(tmp_path, STUDY, *few))
+    file = tmp_path / "trial.toml"
+    file.write_text(trial_file(study.run_dir.root, 1, file), encoding="utf-8")
+    again = trained(load(file))
+    write_status(again.run_dir, replace(read_status(again.run_dir), state="interrupted"))
+    for number, found in ((1, "trial 1 has ended: COMPLETE"), (5, "the only trial is 1")):
+        with pytest.raises(StudyError, match=found):
+            sweeper.command("stop", str(again.run_dir.root), "--trial", str(number))
+
+
 def test_what_nothing_takes_is_taken_by_the_next_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,7 +209,7 @@ def test_what_nothing_takes_is_taken_by_the_next_run(
         ("enqueue", directory, "--set", "lr=0.01", "--set", "optimizer.lr=0.01"): "given twice",
         ("enqueue", directory, "--set", "lr='ü'"): "'ü' is not one of its values",
         ("enqueue", directory, "--set", "lr=nan"): "nan is not one of its values",
-        ("stop", directory, "--trial", "7"): "trial 7 does not exist; use a number from 0 to 6",
+        ("stop", directory, "--trial", "7"): "trial 7 does not exist; numbers go from 0 to 6",
     }
     for words, found in refused.items():
         with pytest.raises(StudyError) as caught:

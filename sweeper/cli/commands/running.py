@@ -205,11 +205,13 @@ def _check_in_training(run_dir: RunDir, trial: int) -> None:
     if status.state == "finished":
         raise StudyError(Problem(place, key, "the study is finished", "ask while it runs"))
     if trial >= status.n_trials:
-        found, hint = (
-            f"trial {trial} does not exist",
-            f"use a number from 0 to {status.n_trials - 1}",
-        )
-        raise StudyError(Problem(place, key, found, hint))
+        from sweeper.study.limits import outside, trial_numbers
+
+        first = trial_numbers(_settings_of(run_dir)).start
+        numbers = range(first, first + status.n_trials)
+        if trial not in numbers:
+            found = f"trial {trial} does not exist"
+            raise StudyError(Problem(place, key, found, outside(numbers)))
     from sweeper.results.listing import read_trials
 
     if run_dir.trials.exists() and (row := read_trials(run_dir).row(trial)) is not None:
