@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import jax
 from sweeper.config import StudyConfig
 from sweeper.data.dataset import Dataset
 from sweeper.data.files import find_file
-from sweeper.errors import Problem, StudyError, listed
+from sweeper.errors import FRESH, Problem, StudyError, listed
 from sweeper.executors.claims import devices_of, n_devices
 from sweeper.files import read_json
 from sweeper.models.encoding import PiecewiseLinear
@@ -34,6 +34,7 @@ from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.limits import n_proposals
 from sweeper.study.rungs import rungs_of
+from sweeper.sweep.session.reconcile import format_setting
 from sweeper.sweep.session.session import Session
 from sweeper.trial import Scalar, TrialSpec
 
@@ -151,6 +152,20 @@ def costs_of(config: StudyConfig) -> CostModel:
         found = f"{path.name} does not contain a cost model ({error})"
         hint = "write it with `python -m sweeper calibrate`"
         raise StudyError(config.problem("execution.costs", found, hint)) from error
+
+
+def idle_costs(config: StudyConfig, sessions: Sequence[Mapping[str, Any]]) -> str | None:
+    """A message if the lattice was planned with other costs than this study names; or None."""
+    forecast = sessions[-1]["forecast"]
+    planned = next(past["study"] for past in sessions if past.get("forecast") == forecast)
+    before, now = planned.get("execution", {}).get("costs"), config.execution.costs
+    if before == now:
+        return None
+    was, is_now = format_setting(before), format_setting(now)
+    return (
+        f"execution.costs was {was} when the lattice was planned and is {is_now} now, which has no "
+        f"effect: a study is planned once; to plan it again, start over with {FRESH}"
+    )
 
 
 def structures(config: StudyConfig, programs: Programs, lane_loop: LaneLoop) -> Structures:

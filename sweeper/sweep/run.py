@@ -31,7 +31,7 @@ from sweeper.study.lint import study_warnings
 from sweeper.sweep.baseline import BaselineOfStudy
 from sweeper.sweep.context import SweepContext
 from sweeper.sweep.importances import Importances
-from sweeper.sweep.planning import policy_of_session, structures
+from sweeper.sweep.planning import idle_costs, policy_of_session, structures
 from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.requests import Requests
 from sweeper.sweep.session.backup import Backups
@@ -96,7 +96,10 @@ class StudyRun:
             observer(Warned(_boundary(change)))
         if session.crashes:
             observer(Warned(_crash_warning(config, state.rounds + 1, session.crashes)))
-        is_resumed = len(session.ledger.sessions()) > 1
+        sessions = session.ledger.sessions()
+        if idle := idle_costs(config, sessions):
+            observer(Warned(printable(idle)))
+        is_resumed = len(sessions) > 1
         if is_resumed and not (state.rounds or session.crashes):
             observer(Warned("no round was committed before; starting again", is_news=True))
         for event in _learning_messages(config, session, is_resumed=is_resumed):

@@ -102,6 +102,19 @@ def test_a_plan_for_other_costs_is_refused(
     assert "device changed since" in refusal(plan, other, data)
 
 
+@pytest.mark.parametrize("study", ["mlp"], indirect=True)
+def test_a_study_that_has_begun_says_that_other_costs_have_no_effect(study: StudyConfig) -> None:
+    costs = {**shipped("cpu").as_dict(), "compile_base_s": 1.0}
+    (study.base_dir / "costs.json").write_text(json.dumps({"model": costs}), encoding="utf-8")
+    said: list[str] = []
+    for given in ("execution.threads=1", "execution.costs=costs.json", "execution.threads=1"):
+        config = study_in(study.base_dir, STUDIES["mlp"], "study.n_trials=1", given)
+        sweeper.run(config, observer=lambda event: said.append(str(event)))
+    idle = [one for one in said if "execution.costs" in one]
+    assert len(idle) == 1
+    assert 'was not set when the lattice was planned and is "costs.json" now' in idle[0]
+
+
 def test_an_edited_plan_is_refused(study: StudyConfig, data: Dataset, plan: dict[str, Any]) -> None:
     edited = {**plan, "forecast": {**plan["forecast"], "capacity": 0}}
     assert "forecast changed since" in refusal(edited, study, data)
