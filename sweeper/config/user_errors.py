@@ -16,6 +16,7 @@ RAISED = (Exception, SystemExit, GeneratorExit)
 _MAX_CHARACTERS = 200  # characters of an error message, since those of JAX are long
 # where an error message quotes another traceback: a place, and the lines of code below it
 _QUOTED_PLACE = re.compile(r'^  File "(.+)", line (\d+), in .*\n(?:    .*\n)*', re.MULTILINE)
+_QUOTED_CLASS = re.compile(r"(?:\w+\.)*(\w+)(?::|$)")
 _INSTALLED = {"site-packages", "dist-packages"}
 _NOT_THE_USERS = (
     Path(__file__).parents[1],
@@ -43,6 +44,13 @@ def describe_error(error: BaseException) -> str:
     text = _first_words(" ".join(text_of(error).split()))
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return what if isinstance(error, SyntaxError) else what + place_of(error)
+
+
+def error_type(error: BaseException) -> str:
+    """The class of an error of user code; of one in a callback, that in the quoted traceback."""
+    quoted = _quoted(text_of(error))
+    named = quoted and _QUOTED_CLASS.match(quoted[0])
+    return named[1] if named else type(error).__name__
 
 
 def full_error_text(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from sweeper.config import Settings, StudyConfig
-from sweeper.config.user_errors import describe_error, full_error_text, is_raised
+from sweeper.config.user_errors import describe_error, error_type, full_error_text, is_raised
 from sweeper.data.dataset import Dataset
 from sweeper.errors import SetupError, counted
 from sweeper.executors.classes import Classes
@@ -137,7 +137,7 @@ class Trainer:
                 return self._in_halves(work, where, error)
             if work.program.branches and not has_compiled:
                 return self._by_branch(work, where, error)
-            failure = Failure(Reason.ERROR, type(error).__name__, full_error_text(error))
+            failure = Failure(Reason.ERROR, error_type(error), full_error_text(error))
             return failed_outcome(work, failure, where, started_at)
 
     def _too_large(self, error: BaseException) -> TooLarge:

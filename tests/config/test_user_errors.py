@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from sweeper.config.user_code import load_function
-from sweeper.config.user_errors import describe_error, full_error_text
+from sweeper.config.user_errors import describe_error, error_type, full_error_text
 
 OWN = """\
 import json
@@ -79,8 +79,10 @@ def test_a_quoted_traceback_is_reduced_to_its_last_error() -> None:
         "rows.Missing: no row\n  3 in it"
     )
     assert describe_error(RuntimeError(quoted)) == "rows.Missing: no row 3 in it (rows.py, line 5)"
+    assert error_type(RuntimeError(quoted)) == "Missing"
     cut = "it told: Traceback (most recent call last):"
     assert describe_error(RuntimeError(cut)) == f"RuntimeError: {cut}"
+    assert error_type(RuntimeError(cut)) == "RuntimeError"
 
 
 def test_an_error_that_cannot_be_encoded_is_still_described(tmp_path: Path) -> None:

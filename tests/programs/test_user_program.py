@@ -603,6 +603,7 @@ def test_a_trial_that_raises_an_exception_while_it_trains_fails_alone(
         assert found.lanes[2].failure is not None
         assert found.lanes[2].failure.reason is Reason.ERROR
         assert "it pulls too hard" in found.lanes[2].failure.error_message
+        assert found.lanes[2].failure.error_type == "_EquinoxRuntimeError"
         kept = {lane.number: lane for lane in found.lanes if lane.failure is None}
         assert [*kept] == [0, 1, 3, 4]
         for lane in wanted.lanes:
@@ -628,6 +629,7 @@ def test_the_message_of_a_failure_begins_with_its_reason(
     (line,) = (number for number, text in enumerate(code, 1) if text.strip().startswith(of))
     first, own, trace = lane.failure.error_message.split("\n\n", 2)
     assert first == f"{reason} (own_programs.py, line {line})"
+    assert lane.failure.error_type == reason.partition(":")[0]
     assert own.startswith(f'  File "{tmp_path / "own_programs.py"}", line {line}, in ')
     assert trace.startswith("Traceback (most recent call last):\n")
 
