@@ -159,7 +159,7 @@ def enqueue(
     no_wait: NoWait = False,
     timeout: Timeout = None,
 ) -> None:
-    """Set values of the next trial that a study proposes; the sampler draws the others.
+    """Set values of a trial that a study will propose; the sampler draws the others.
 
     The trial counts towards study.n_trials. The command waits for the study's answer. If the
     study is not running, the next `run` takes the request.
