@@ -39,6 +39,7 @@ from tests.cli.test_no_python import PLACES
 from tests.cli.test_no_python import study_of as study_naming
 from tests.command_line import STUDY as WINE
 from tests.command_line import contents
+from tests.damaged import copy_of
 
 GUIDE = Path(sweeper.__file__).parent / "guide" / "security.md"
 STATE = "XDG_STATE_HOME"
@@ -250,6 +251,18 @@ def test_a_refit_of_a_study_with_folds_from_elsewhere_does_not_read_its_data(
 
     refused = refusal_of("refit", str(theirs.run_dir.root), "0", "--quiet")
     assert "--trust-code" in str(refused)
+    assert not theirs.marker.exists()
+
+
+def test_rows_that_a_session_records_do_not_make_verify_run_code(
+    theirs: Theirs, here: Path
+) -> None:
+    run_dir = copy_of(theirs.run_dir, here / "run")
+    with closing(Ledger.open(run_dir.ledger)) as ledger:
+        ledger.add_session({**ledger.sessions()[-1], "rows": run_dir.rows.name})
+    run_dir.rows.touch()
+
+    assert refusal_of("verify", str(run_dir.root)) is None
     assert not theirs.marker.exists()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweeper.config import StudyConfig
-from sweeper.config.data import FunctionTable
+from sweeper.config.data import FunctionTable, ParquetTable
 from sweeper.data.ahead import preparing
 from sweeper.errors import DataError, SweeperError
 from sweeper.ledger import Ledger
@@ -109,9 +109,13 @@ def _preparation_problem(run_dir: RunDir, ledger: Ledger) -> str:
 
 
 def _rows_problem(run_dir: RunDir, config: StudyConfig, ledger: Ledger) -> str:
-    """What is wrong with the rows of a study that started with them in memory; else empty."""
+    """What is wrong with the rows of a study that started with them in memory; else empty.
+
+    Such a study reads them as Parquet. Other data may come from a function, which must not run.
+    """
     sessions = ledger.sessions()
-    if not any("rows" in session for session in sessions):
+    is_parquet = isinstance(config.data, ParquetTable)
+    if not is_parquet or not any("rows" in session for session in sessions):
         return ""
     if not run_dir.rows.is_file():
         return "it is missing"
