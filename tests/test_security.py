@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ from sweeper.config.trust import Code, is_known
 from sweeper.config.user_source import source_digests
 from sweeper.errors import SetupError, SweeperError
 from sweeper.export import export
+from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.export.sizes import refuse_oversized
 from sweeper.ledger import Ledger
 from sweeper.programs.data_spec import DataSpec
@@ -283,13 +285,25 @@ def test_trusted_code_runs(theirs: Theirs, here: Path) -> None:
 def test_an_exported_directory_is_not_a_place_to_find_code_in(
     theirs: Theirs, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (here / "rows.csv").write_text("x0,x1\n1,2\n", encoding="utf-8")
-    best, rows = theirs.directory / "best", str(here / "rows.csv")
-    assert (best / "marking.py").is_file()
+    rows = here / "rows.csv"
+    rows.write_text("x0,x1\n1,2\n", encoding="utf-8")
+    best, average = theirs.directory / "best", here / "average"
+    member = average / MEMBERS / "trial-0"
+    shutil.copytree(best, member)
+    shutil.copy(best / "marking.py", average)
+    name = {"name": member.name, "count": 1, "digest": read_saved(member).digest}
+    (average / ENSEMBLE_FILE).write_text(json.dumps({"members": [name]}), encoding="utf-8")
 
-    for place, model in ((here, best), (best, "."), (best, MODEL_FILE)):
+    for place, model in (
+        (here, best),
+        (best, "."),
+        (best, MODEL_FILE),
+        (average, "."),
+        (member.parent, ".."),
+        (average, member),
+    ):
         monkeypatch.chdir(place)
-        error = refusal_of("predict", str(model), rows)
+        error = refusal_of("predict", str(model), str(rows))
         assert error is not None
         assert "names marking:build, marking:moves, whose source is not in" in str(error)
         assert not theirs.marker.exists()

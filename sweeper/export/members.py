@@ -51,6 +51,14 @@ def first_model(directory: Path) -> Path:
     return members[0].path if members else directory
 
 
+def exported_directory(file: Path) -> Path:
+    """The directory that was exported with the model in `file`: that of its ensemble, if any."""
+    directory = file.parent.resolve()
+    ensemble = directory.parent.parent
+    is_member = directory.parent.name == MEMBERS and (ensemble / ENSEMBLE_FILE).is_file()
+    return ensemble if is_member else directory
+
+
 def _members(directory: Path, body: Any) -> Iterator[SavedMember]:
     for one in body["members"]:
         name, count = one["name"], one["count"]

@@ -35,7 +35,7 @@ from sweeper.errors import (
 )
 from sweeper.executors.jax_setup import with_pins
 from sweeper.executors.open_devices import check_devices
-from sweeper.export.members import SavedMember, members_in
+from sweeper.export.members import SavedMember, exported_directory, members_in
 from sweeper.models.ensemble import Ensemble, Rescaled
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import check_sizes, settings_of, spec_of, study_of_model
@@ -290,7 +290,7 @@ def load(
     An ensemble is loaded as one model, without an optimizer. Of a single model the file
     `model.safetensors` alone is enough. Functions that its settings name run if they belong to
     Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has the
-    source that the model was trained with; the model's own directory does not count. With
+    source that the model was trained with; the exported directory itself does not count. With
     `trust_code`, any function runs, if necessary from the source saved in the file: only use it for
     files that you trust.
 
@@ -388,10 +388,13 @@ def _check_parameters(file: SavedFile, declared: int) -> None:
 
 
 def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
-    """Where the source of a model's functions may be; not in its own directory, unless trusted."""
-    here, directory = Path.cwd().resolve(), file.parent.resolve()
-    is_within = file.name == MODEL_FILE and directory in here.parents
-    if trusted or not (here == directory or is_within):
+    """Where the source of a model's functions may be.
+
+    The directory that was exported with the model, and those in it, only count if it is trusted.
+    """
+    here, own = Path.cwd().resolve(), exported_directory(file)
+    is_within = file.name == MODEL_FILE and own in here.parents
+    if trusted or not (here == own or is_within):
         yield here
     if trusted:
-        yield directory
+        yield file.parent.resolve()
