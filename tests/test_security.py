@@ -306,6 +306,8 @@ def test_an_exported_directory_is_not_a_place_to_find_code_in(
         error = refusal_of("predict", str(model), str(rows))
         assert error is not None
         assert "names marking:build, marking:moves, whose source is not in" in str(error)
+        with pytest.raises(SetupError, match="whose source is not in"):
+            sweeper.load(model, base_dir=model if Path(model).is_dir() else ".")
         assert not theirs.marker.exists()
 
 

@@ -290,9 +290,9 @@ def load(
     An ensemble is loaded as one model, without an optimizer. Of a single model the file
     `model.safetensors` alone is enough. Functions that its settings name run if they belong to
     Equinox, Optax or sweeper, or if the module in `base_dir` or in the current directory has the
-    source that the model was trained with; the exported directory itself does not count. With
-    `trust_code`, any function runs, if necessary from the source saved in the file: only use it for
-    files that you trust.
+    source that the model was trained with; the exported directory itself does not count, even as
+    `base_dir`. With `trust_code`, any function runs, if necessary from the source saved in the
+    file: only use it for files that you trust.
 
     Raises:
         SweeperError: it is damaged, names code that is not trusted, or cannot be built here; or
@@ -313,8 +313,7 @@ def load(
     if file.other_versions:
         message = f"{path}: every leaf fits, but it was written by {file.other_versions}"
         warnings.warn(message, OtherVersionsWarning, stacklevel=2)
-    given = [] if base_dir is None else [Path(base_dir)]
-    places = [*given, *_places_of(Path(file.name), trust_code)]
+    places = [*_places_of(Path(file.name), base_dir, trust_code)]
     with with_pins(), as_written(str(path)):
         code = Code.from_dict(file.record["code"])
         place = code.place_of(str(path), building_functions(study), places, trust_code)
@@ -387,14 +386,18 @@ def _check_parameters(file: SavedFile, declared: int) -> None:
         raise SetupError(Problem(file.name, "", found, "use a file that `export` wrote"))
 
 
-def _places_of(file: Path, trusted: bool) -> Iterator[Path]:
-    """Where the source of a model's functions may be.
+def _places_of(file: Path, base_dir: Path | str | None, trusted: bool) -> Iterator[Path]:
+    """Where the source of a model's functions may be: `base_dir`, then the current directory.
 
     The directory that was exported with the model, and those in it, only count if it is trusted.
     """
-    here, own = Path.cwd().resolve(), exported_directory(file)
-    is_within = file.name == MODEL_FILE and own in here.parents
-    if trusted or not (here == own or is_within):
-        yield here
+    own = exported_directory(file)
+    for place in (base_dir, Path.cwd().resolve()):
+        if place is None:
+            continue
+        resolved = Path(place).resolve()
+        is_within = file.name == MODEL_FILE and own in resolved.parents
+        if trusted or not (resolved == own or is_within):
+            yield Path(place)
     if trusted:
         yield file.parent.resolve()

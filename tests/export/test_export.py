@@ -204,7 +204,8 @@ def test_a_fresh_interpreter_elsewhere_predicts_the_same(
     study: Path, loaded: SavedModel, tmp_path: Path
 ) -> None:
     """From the file only: it contains the user's module, which runs because it is trusted."""
-    record = Path(shutil.copy(study / "best" / MODEL_FILE, tmp_path))
+    (tmp_path / "sent").mkdir()
+    record = Path(shutil.copy(study / "best" / MODEL_FILE, tmp_path / "sent"))
     moved = study.with_name("moved")
     study.rename(moved)  # neither study nor module is in its old place
     try:
