@@ -55,6 +55,7 @@ from sweeper.results.listing import read_trials
 from sweeper.results.read import open_results
 from sweeper.results.status import read_status, write_status
 from sweeper.rundir import RunDir
+from tests.damaged import copy_of
 from tests.in_process import prepared, study_in, trained
 from tests.small_studies import DIGITS
 
@@ -468,6 +469,22 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     found += "averages them; select one with: python -m sweeper ensemble "
     with pytest.raises(StudyError, match=found):
         export_ensemble(root, tmp_path / "again")
+
+
+def test_an_ensemble_that_cannot_be_recorded_is_shown(
+    study: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = copy_of(study[0], tmp_path / "run")
+    run_dir.ensemble.unlink()
+    shutil.rmtree(run_dir.staging, ignore_errors=True)
+    run_dir.staging.touch()  # no directory can be made here, as on a read-only disk
+
+    with pytest.raises(SetupError, match="cannot be written"):
+        sweeper.command("ensemble", str(run_dir.root), "--size", "8")
+
+    shown = capsys.readouterr().out
+    assert "selected from 6 models, by weight" in shown
+    assert "sweeper export" not in shown
 
 
 def test_a_study_ends_even_if_its_models_cannot_be_averaged(tmp_path: Path) -> None:

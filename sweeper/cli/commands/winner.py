@@ -25,7 +25,7 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import refuse_none_complete, train_study
 from sweeper.cli.console import announce
-from sweeper.errors import Problem, StudyError
+from sweeper.errors import Problem, SetupError, StudyError, not_written
 from sweeper.results.ensemble import EnsembleRecord, outdated, read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
@@ -158,13 +158,18 @@ def ensemble(
 
     with announce("selecting and measuring models"):
         record = measure_ensemble(run_dir, size, trust_code=trust_code)
-    write_ensemble(run_dir, record)
-    if as_json:
-        print_json({"run_dir": str(run_dir.root), **asdict(record)})
-        return
-    print_shown(*trial_tables.ensemble(record))
-    root = quote(str(run_dir.root))
-    print_shown(f"export     python -m sweeper export {root} ensemble --to ensemble/")
+    try:
+        write_ensemble(run_dir, record)
+    except OSError as error:
+        raise SetupError(not_written(run_dir.ensemble, error)) from error
+    finally:  # what has been measured is shown even if the disk is read-only
+        if as_json:
+            print_json({"run_dir": str(run_dir.root), **asdict(record)})
+        else:
+            print_shown(*trial_tables.ensemble(record))
+    if not as_json:
+        root = quote(str(run_dir.root))
+        print_shown(f"export     python -m sweeper export {root} ensemble --to ensemble/")
 
 
 def reproduce(
