@@ -116,8 +116,12 @@ def test_the_start_model_is_recorded_so_a_resume_does_not_need_the_flag(
     with pytest.raises(StudyError) as gone:
         api.run(config)
     assert f"its trials start from {saved}, but the copy of it is missing" in str(gone.value)
-    assert api.run(config, continue_from=directory / "copy" / MODEL_FILE).state == "finished"
-    assert cut.started_from.read_bytes() == (directory / "copy" / MODEL_FILE).read_bytes()
+    copy = directory / "copy" / MODEL_FILE
+    for damaged in (None, copy.read_bytes()[:-1]):
+        if damaged is not None:
+            cut.started_from.write_bytes(damaged)
+        assert api.run(config, continue_from=copy).state == "finished"
+        assert cut.started_from.read_bytes() == copy.read_bytes()
 
 
 def test_an_exported_trial_is_trained_again_from_the_same_model(

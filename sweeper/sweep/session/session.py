@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import socket
@@ -174,17 +175,17 @@ def _begin(
     run_id = uuid.uuid4().hex[:12]
     record = _record(opening, run_id, boundaries, study.forecast, rows)
     record |= count_crashes(ledger, run_dir)
-    if rows is not None and not (sessions and run_dir.rows.exists()):
-        _copy(rows, run_dir.rows, run_dir)
+    if rows is not None:
+        _keep_copy(rows, run_dir.rows, run_dir)
     if config.rows is not None:
         config.rows.forget()
     with fault_points(Step.ADD_SESSION):
         is_learning = not sessions and study.learned.sources
         ledger.add_session(record, fields_of(study.learned) if is_learning else None)
     forget_normal_end(run_dir)
-    if opening.start is not None and not run_dir.started_from.exists():
+    if opening.start is not None:
         source = place_after_move(Path(opening.start.path), run_dir, moved_to)
-        _copy(source, run_dir.started_from, run_dir)
+        _keep_copy(source, run_dir.started_from, run_dir)
     copy_study(run_dir, config)
     sizes = (past["study"]["study"]["n_trials"] for past in ledger.sessions())
     return Session(
@@ -227,7 +228,10 @@ def _create_ledger(run_dir: RunDir) -> None:
         Ledger.create(staged).close()
 
 
-def _copy(source: Path, target: Path, run_dir: RunDir) -> None:
+def _keep_copy(source: Path, target: Path, run_dir: RunDir) -> None:
+    """Copy a file that the study starts from, unless an earlier session did and it is undamaged."""
+    if target.exists() and filecmp.cmp(source, target, shallow=False):
+        return
     with replacing(target, run_dir.staging) as staged:
         shutil.copyfile(source, staged)
 

@@ -43,14 +43,12 @@ def damaged_files(
         of_data = f"{hint}, which reads the study's data again, like its next run"
         yield Damage(run_dir.preparation.name, found, of_data)
     if found := _rows_problem(run_dir, config, ledger):
-        first = "remove it, and " if run_dir.rows.exists() else ""
-        again = f"{first}resume the study in Python with the same rows, which writes it again"
+        again = "resume the study in Python with the same rows, which writes it again"
         yield Damage(run_dir.rows.name, found, again)
     if problem := _start_problem(run_dir, ledger, trusted):
         found, path = problem
-        first = "remove it, and " if run_dir.started_from.exists() else ""
         again = f"resume the study with --continue-from {path}, or with a copy of it"
-        yield Damage(run_dir.started_from.name, found, f"{first}{again}")
+        yield Damage(run_dir.started_from.name, found, again)
     if found := study_copy_problem(run_dir):
         yield Damage(run_dir.study_file.name, found, hint)
     if not is_schema_text(run_dir.schema):
