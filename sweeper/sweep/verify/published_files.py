@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import FunctionTable, ParquetTable
@@ -15,6 +16,7 @@ from sweeper.programs.data_spec import data_spec
 from sweeper.programs.provenance import NoteError, read_note
 from sweeper.programs.saved_file import read_saved
 from sweeper.results.baseline import read_baseline
+from sweeper.results.ensemble import read_ensemble
 from sweeper.results.importance import is_importance
 from sweeper.results.schema import is_schema_text, write_schema_text
 from sweeper.results.status import find_status
@@ -30,8 +32,9 @@ from sweeper.sweep.verify.damage import Damage, repair_hint
 
 def other_files(run_dir: RunDir) -> list[Path]:
     """The files that are checked here."""
-    others = [path for path in (run_dir.started_from, run_dir.rows) if path.exists()]
-    return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *others]
+    others = run_dir.started_from, run_dir.rows, run_dir.ensemble
+    there = [path for path in others if path.exists()]
+    return [run_dir.preparation, run_dir.baseline, run_dir.schema, run_dir.study_file, *there]
 
 
 def damaged_files(
@@ -62,6 +65,9 @@ def damaged_files(
     if _is_baseline_damaged(run_dir):
         again = f"{hint}, which removes it; the next run of the study writes it again"
         yield Damage(run_dir.baseline.name, "it cannot be read", again)
+    if run_dir.ensemble.exists() and read_ensemble(run_dir) is None:
+        again = f"select it again: python -m sweeper ensemble {quote(str(run_dir.root))}"
+        yield Damage(run_dir.ensemble.name, "it cannot be read", again)
 
 
 def repair_files(

@@ -87,6 +87,18 @@ def test_missing_files_are_named_and_rewritten(
     assert damage_in(copied) == {}
 
 
+def test_a_damaged_ensemble_is_named_with_the_command_that_selects_it_again(
+    copied: RunDir,
+) -> None:
+    copied.ensemble.write_text('{"metric": "val_loss"', encoding="utf-8")
+    found = verify(copied)
+    assert copied.ensemble.name in found.looked_at[-1]
+    again = f"select it again: python -m sweeper ensemble {copied.root}"
+    assert [(one.file, one.found, one.hint) for one in found.damage] == [
+        (copied.ensemble.name, UNREADABLE, again)
+    ]
+
+
 def test_importances_describe_their_study_and_their_columns(copied: RunDir) -> None:
     said = study_metadata(parquet.read_schema(copied.importance))
     assert said["study"] == study_metadata(parquet.read_schema(copied.trials))["study"]
