@@ -17,7 +17,8 @@ GIT_LFS = "version https://git-lfs."
 POINTER = ("is a pointer of Git LFS, not the file itself", "run `git lfs pull`")
 """What is wrong with such a file, and how to fix it."""
 
-_WILDCARDS = frozenset("*?[")
+WILDCARDS = frozenset("*?[")
+"""What makes a path a pattern."""
 
 
 class UnfitTableError(ValueError):
@@ -78,7 +79,7 @@ def find_files(config: StudyConfig, name: str, key: str, suffix: str) -> list[Pa
     Raises:
         DataError: no file matches.
     """
-    is_pattern = bool(set(name) & _WILDCARDS)
+    is_pattern = bool(set(name) & WILDCARDS)
     if config.edition == 1 and not is_pattern:
         return [find_file(config, name, key, suffix)]
     for folder in folders_of(config):
@@ -123,7 +124,7 @@ def matching_files(folder: Path, name: str, suffix: str, *, literal: bool = True
             return [folder / name]
         if literal and (folder / name).is_dir():
             return _files_below(folder / name, suffix)
-        if not set(name) & _WILDCARDS:
+        if not set(name) & WILDCARDS:
             return []
         parent, pattern = _split_pattern(folder, name, literal=literal)
         if any("**" in part and part != "**" for part in Path(pattern).parts):

@@ -16,6 +16,7 @@ from sweeper.config.load import study_of
 from sweeper.config.settings import TrainTable
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
+from sweeper.data.files import WILDCARDS
 from sweeper.errors import Problem, SetupError, StudyError, printable
 from sweeper.results import formatting
 from sweeper.results.missing_trials import none_complete
@@ -63,7 +64,7 @@ def trial_text(
 ) -> str:
     """The same for a known trial, if the modules of the study will be next to the file.
 
-    A text that `is_portable` has no absolute paths.
+    A text that `is_portable` does not say where the study is on this machine.
     """
     tables, saved = trial_tables(config, row), RunDir(run_dir).started_from
     name, start = str(written_to), ""
@@ -72,16 +73,19 @@ def trial_text(
     path = tables["data"].get("path")
     if path is not None:
         path = _found_from(path, config.source.path, written_to)
+    status = find_status(RunDir(run_dir))
+    learned = None if status is None else formatting.learned(status)
     if is_portable:
         tables = portable(tables)
         name = f"{written_to.parent.name}/{written_to.name}"
         copied = quote(f"{written_to.parent.name}/{saved.name}")  # by the export
         start = f" --continue-from {copied}" if saved.exists() else ""
-        path = path and Path(os.path.relpath(path, written_to.parent.resolve())).as_posix()
+        learned = learned and "trials of earlier studies"
+        if path is not None:
+            within = _within(config.source.path.parent, path, written_to.parent)
+            path = within or tables["data"]["path"]
     if path is not None:
         tables["data"]["path"] = path
-    status = find_status(RunDir(run_dir))
-    learned = None if status is None else formatting.learned(status)
     command = f"python -m sweeper run {quote(name)}{start}"
     return _heading(config, row, command, learned) + toml_text(tables)
 
@@ -92,7 +96,7 @@ def portable(tables: Mapping[str, Any]) -> dict[str, Any]:
     results.pop("dir", None)
     execution.pop("engine", None)
     if "path" in data and Path(data["path"]).is_absolute():
-        data["path"] = Path(data["path"]).name
+        data["path"] = _last_of(data["path"])
     return {**tables, "data": data, "results": results, "execution": execution}
 
 
@@ -219,6 +223,22 @@ def _found_from(path: str, study_file: Path, written_to: Path) -> str:
     relative = study_file.parent / path
     is_found = relative.is_file() or any(study_file.parent.glob(path))  # may be a pattern
     return str(relative if is_found else Path(path).absolute())
+
+
+def _last_of(path: str) -> str:
+    """The last name in an absolute path; of a pattern, from the directory that it is in."""
+    parts = Path(path).parts
+    of_pattern = (index for index, part in enumerate(parts) if set(part) & WILDCARDS)
+    end = next(of_pattern, len(parts))
+    return Path(*parts[max(1, end - 1) :]).as_posix()
+
+
+def _within(study: Path, data: str, place: Path) -> str | None:
+    """The path from `place` to the data, if both are in the study's directory; else None."""
+    base, rows, place = (Path(path).resolve() for path in (study, data, place))
+    if not (rows.is_relative_to(base) and place.is_relative_to(base)):
+        return None
+    return Path(os.path.relpath(rows, place)).as_posix()
 
 
 def _refuse_lost_modules(config: StudyConfig, base: Path, written_to: Path) -> None:

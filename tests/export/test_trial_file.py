@@ -18,7 +18,7 @@ from sweeper.config.study import EDITION
 from sweeper.config.toml import toml_text
 from sweeper.errors import StudyError
 from sweeper.export import export
-from sweeper.export.trial_file import _heading, trial_file, trial_tables
+from sweeper.export.trial_file import _heading, trial_file, trial_tables, trial_text
 from sweeper.rundir import RunDir
 from tests.command_line import STUDY, CommandLine, settings
 from tests.digest import deterministic_columns
@@ -363,6 +363,37 @@ def test_an_unused_learning_rate_is_left_out() -> None:
     assert "lr" not in tables["optimizer"]
     assert again.settings_of({}).optimizer == config.settings_of({"width": 5}).optimizer
     assert tables["train"]["phases"]["fit"]["lr"] == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("data", "exported", "expected"),
+    [
+        ("rows.csv", "study/best", "../rows.csv"),
+        ("{}/study/rows.csv", "study/all/best", "../../rows.csv"),
+        ("rows.csv", "best", "rows.csv"),
+        ("{}/study/rows.csv", "best", "rows.csv"),
+        ("../rows.csv", "study/best", "../rows.csv"),
+        ("{}/rows.csv", "study/best", "rows.csv"),
+        ("{}/rows/year=*/*.csv", "study/best", "rows/year=*/*.csv"),
+    ],
+)
+def test_an_exported_trial_does_not_say_where_its_data_is(
+    data: str, exported: str, expected: str, tmp_path: Path
+) -> None:
+    study = tmp_path / "study" / "study.toml"
+    study.parent.mkdir()
+    (study.parent / "rows.csv").touch()
+    path = data.format(tmp_path)
+    table = f'source = "csv"\npath = "{path}"\ntarget = "y"'
+    config = parse(ALONE.replace('source = "sklearn"\nname = "wine"', table), study)
+    done = {"epochs_done": 4, "reason": None, "value": 0.5, "train_s": 1.0}
+    row = {**ROW, **done, "params_json": "{}"}
+
+    written_to = tmp_path / exported / "trial.toml"
+    text = trial_text(tmp_path / "run", config, row, written_to, is_portable=True)
+
+    assert parse(text, written_to).canonical()["data"]["path"] == expected
+    assert str(tmp_path) not in text
 
 
 @pytest.mark.parametrize("lane_loop", ["map", "vmap"])

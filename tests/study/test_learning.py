@@ -25,6 +25,7 @@ from optuna.trial import create_trial
 import sweeper
 from sweeper.config import StudyConfig, parse
 from sweeper.errors import SetupError, StudyError
+from sweeper.export import export
 from sweeper.faults import Fault, plan_faults
 from sweeper.ledger import Ledger
 from sweeper.results.events import Event, Warned
@@ -96,7 +97,7 @@ def wider(
 
 
 def test_a_widened_study_learns_from_trials_that_fit(
-    earlier: StudyConfig, wider: tuple[StudyConfig, list[str]]
+    earlier: StudyConfig, wider: tuple[StudyConfig, list[str]], tmp_path: Path
 ) -> None:
     config, said = wider
     run_dir = RunDir(config.run_dir)
@@ -111,6 +112,10 @@ def test_a_widened_study_learns_from_trials_that_fit(
     before = sweeper.open_results(earlier.run_dir).trials()
     assert [trial.drawn["depth"] for trial in learned.trials] == [0.5] * 4  # that of the file
     assert [trial.values[0] for trial in learned.trials] == before["value"].tolist()
+    export(config.run_dir, None, 0, tmp_path / "best")
+    exported = (tmp_path / "best" / "trial.toml").read_text(encoding="utf-8")
+    assert "Its sampler had learnt from trials of earlier studies." in exported
+    assert name not in exported
 
 
 def test_a_resume_needs_the_source_no_more(
