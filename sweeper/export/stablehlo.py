@@ -101,6 +101,12 @@ def _use(saved: SavedModel) -> str:
     )
     if saved.class_names:
         outputs = ("logits of classes; a single one is the log-odds of the second class.",)
+    features = ("`features(rows)` of `sweeper.load(...)` returns them. Outputs are",)
+    if "members" not in saved.info:  # `load.py` of an ensemble only predicts
+        features = (
+            "`features(rows)` of `sweeper.load(...)`, or of the `load.py` of an export without",
+            "`--format`, returns them. Outputs are",
+        )
     return "\n".join(
         [
             "With JAX alone (and flatbuffers, with which it reads programs), in this directory:",
@@ -114,8 +120,8 @@ def _use(saved: SavedModel) -> str:
             f"    outputs = program.call(x)  # x: {dtype}, shaped (rows, {n_features})",
             "",
             f"`x` are prepared features, in the order of `columns` in `{DESCRIPTION}`: filled,",
-            "scaled and encoded as in training. `features(rows)` of `sweeper.load(...)`, or of the",
-            "`load.py` of an export without `--format`, returns them. Outputs are",
+            "scaled and encoded as in training.",
+            *features,
             *outputs,
             "",
             f"The program runs on {', '.join(_PLATFORMS)}.",

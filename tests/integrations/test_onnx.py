@@ -184,6 +184,10 @@ def test_jax_alone_calls_the_program_of_stablehlo(
         x, own = saved.features(NEW), saved.outputs(NEW)
     np.save(tmp_path / "model" / "x.npy", x)
 
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    has_features = "def features(" in (tmp_path / "own" / "load.py").read_text(encoding="utf-8")
+    assert ("`load.py` of an export without" in card) is has_features
+
     code = f"x = numpy.load('x.npy')\n{code_of_card(tmp_path / 'model')}"
     found = run_alone(tmp_path / "model", code, "outputs", '"onnx"')
 
