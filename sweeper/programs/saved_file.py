@@ -125,6 +125,9 @@ def read_saved(path: Path, *, trusted: bool = False) -> SavedFile:
     path = _model_in(path) if path.is_dir() else path
     if other := _other_format(path):
         raise _refusal(path.parent, f"exported as {other}, without the model", _AS_MODEL)
+    if _is_of_ensemble(path):
+        hint = f"use one of the models in {path.parent / 'members'}"
+        raise _refusal(path.parent, "an ensemble, which is not a model that can be trained", hint)
     if path.suffix == ".eqx" and path.is_file():
         saved = path.with_suffix(".safetensors")
         hint = f"use {saved}" if saved.is_file() else "use a directory that `export` wrote"
@@ -196,6 +199,12 @@ def _other_format(path: Path) -> str:
         return ""
     formats = {"model.onnx": "ONNX", "model.stablehlo": "StableHLO"}
     return next((name for file, name in formats.items() if path.with_name(file).exists()), "")
+
+
+def _is_of_ensemble(path: Path) -> bool:
+    """Whether a model that does not exist would be in the directory of an exported ensemble."""
+    is_absent = path.name == MODEL_FILE and not path.exists()
+    return is_absent and all(path.with_name(name).exists() for name in ("ensemble.json", "members"))
 
 
 def _check_size(path: Path) -> None:

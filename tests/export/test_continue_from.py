@@ -16,6 +16,7 @@ from sweeper.config import StudyConfig
 from sweeper.errors import SetupError, StudyError
 from sweeper.export import export
 from sweeper.export.confirm import finalists, refuse_others
+from sweeper.export.members import ENSEMBLE_FILE, MEMBERS
 from sweeper.ledger import Ledger
 from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.events import Event, RoundClosed, Warned
@@ -270,8 +271,12 @@ def test_a_file_that_is_not_a_saved_model_is_refused(directory: Path, tmp_path: 
     damaged = tmp_path / "damaged.safetensors"
     content = (directory / "saved" / MODEL_FILE).read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    average = tmp_path / "average"
+    (average / MEMBERS).mkdir(parents=True)
+    (average / ENSEMBLE_FILE).touch()
     for path, message in (
         (damaged, "the leaf is damaged"),
+        (average, f"an ensemble, .*; use one of the models in {average / MEMBERS}$"),
         (tmp_path / "none", "No such file"),
         (
             directory / "first" / "models" / "trial-000000.safetensors",
