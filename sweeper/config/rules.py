@@ -30,7 +30,7 @@ from sweeper.config.settings import (
 )
 from sweeper.config.space import any_value
 from sweeper.config.study import N_PARAMETERS, ConstraintTable, SamplerTable, StudyTable
-from sweeper.config.table import Flaw, Table
+from sweeper.config.table import Flaw, Table, field_of
 from sweeper.config.train import (
     WITHOUT_MEMBERS,
     EpochsTable,
@@ -181,10 +181,17 @@ def check_class_size(
 
 
 def check_class_parts(program: ClassTable, model: Table | None) -> Iterable[Flaw]:
-    """Check that `trial.class.parts` are optional settings or floats of the model."""
+    """Check that `trial.class.parts` are optional settings or floats of the model.
+
+    If kinds of models are searched, a trial without a user-defined model may name those of others.
+    """
     keys = frozenset(program.parts)
     floats = {} if model is None else arguments_of("model", model, traced=True, optional=keys)
+    built_in = type(model) if isinstance(model, LayersTable) else None
     for key in program.parts:
+        table, _, name = key.rpartition(".")
+        if table == "model" and built_in is not None and field_of(built_in, name) is None:
+            continue
         if not is_optional(key) and key not in floats:
             hint = f"write some of {', '.join(OPTIONAL_SETTINGS)}"
             yield Flaw("trial.class.parts", f"no part '{key}'", hint)

@@ -10,10 +10,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from sweeper.config import StudyConfig
+from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.load import study_of
-from sweeper.config.settings import TrainTable
+from sweeper.config.settings import TrainTable, arguments_of, is_optional
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.data.files import WILDCARDS
@@ -149,7 +149,7 @@ def trial_tables(config: StudyConfig, row: Mapping[str, Any]) -> dict[str, Any]:
     results.pop("ensemble", None)
     del canonical["search"]
     canonical.pop("traced_arguments", None)  # they are among the parts of the class
-    canonical["trial"] = _trial(config, row, settings.train.epochs)
+    canonical["trial"] = _trial(config, row, settings)
     return {name: _in_order(name, table) for name, table in canonical.items()}
 
 
@@ -179,11 +179,13 @@ def _leave_out_rates(optimizer: dict[str, Any]) -> None:
             own.pop("lr", None)
 
 
-def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+def _trial(config: StudyConfig, row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The table `[trial]`; a trial that failed gets all of its epochs."""
+    epochs = settings.train.epochs if row["state"] == "FAIL" else row["epochs_done"]
+    floats = arguments_of("model", settings.model, traced=True, optional=settings.optional)
     return {
         "number": row["trial_number"],
-        "epochs": epochs if row["state"] == "FAIL" else row["epochs_done"],
+        "epochs": epochs,
         "class": {
             # bit for bit, a lane of several structures is one of a class with only its structure
             "strategy": "exact" if row["strategy"] == "switch" else row["strategy"],
@@ -195,7 +197,8 @@ def _trial(config: StudyConfig, row: Mapping[str, Any], epochs: int) -> dict[str
             "sizes": {name: [w, d] for name, w, d in sizes_in(row.get("padded_parts") or "")},
             "xla_threads": row.get("xla_threads"),
             "epochs": config.max_epochs,
-            "parts": sorted(config.settings_of({}).optional),
+            # without the floats of a user-defined model if this trial has another kind
+            "parts": sorted(key for key in settings.optional if is_optional(key) or key in floats),
             "traced": dict(traced_structure(config, row["lane_loop"])),
         },
     }

@@ -355,6 +355,23 @@ def test_a_trial_is_repeated_under_the_rules_of_its_study(edition: int) -> None:
     assert again.edition == edition
 
 
+def test_a_trial_of_another_kind_has_no_floats_of_a_user_defined_model() -> None:
+    """Earlier versions named them among the parts of its class."""
+    kinds = "{type='categorical',choices=['mlp','python']}"
+    slope = "{type='float',low=0.01,high=0.3}"
+    own = ("model.function=nets:build", f"search.model.kind={kinds}", f"search.model.slope={slope}")
+    config = parse(STUDY, Path("study.toml"), own).with_traced_arguments(["model.slope"])
+    parts: dict[str, list[str]] = {}
+    for kind in ("mlp", "python"):
+        params = f'{{"kind": "{kind}", "slope": 0.1}}'
+        row = {**ROW, "params_json": params, "epochs_done": 4}
+        tables = trial_tables(config, row)
+        parts[kind] = tables["trial"]["class"]["parts"]
+        tables["trial"]["class"]["parts"] = ["model.slope"]
+        assert parse(toml_text(tables), Path("trial.toml")).settings_of({}).model.kind == kind
+    assert parts == {"mlp": [], "python": ["model.slope"]}
+
+
 def test_an_unused_learning_rate_is_left_out() -> None:
     config = parse(PARTS, Path("study.toml"))
     tables = trial_tables(config, ROW)

@@ -106,6 +106,24 @@ def test_an_exported_model_has_the_float_of_its_trial_and_trials_start_from_it(
         sweeper.run(study("other"), continue_from=tmp_path / "best")
 
 
+def test_an_mlp_next_to_models_with_traced_floats_is_exported(
+    study: Callable[..., StudyConfig], tmp_path: Path
+) -> None:
+    mixed = (
+        "model={function='nets:Net',depth=1,width=4}",
+        "search.model.kind={type='categorical',choices=['mlp','python']}",
+        "study.enqueue=[{kind='mlp'}]",
+        "study.n_trials=1",
+    )
+    run_dir = trained(study("mixed", *mixed)).run_dir
+
+    export(run_dir.root, 0, 0, tmp_path / "mlp")
+
+    model = sweeper.load(tmp_path / "mlp")
+    assert model.settings.model.kind == "mlp"
+    assert load(tmp_path / "mlp" / "trial.toml").trial is not None
+
+
 def test_a_study_that_began_without_traced_floats_goes_on_without(
     study: Callable[..., StudyConfig], results: sweeper.Results
 ) -> None:
