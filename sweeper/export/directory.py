@@ -140,10 +140,10 @@ def _texts(
     weights: str,
 ) -> dict[str, str]:
     """All text files by name; `weights` is the digest of `model.eqx`."""
-    settings = config.settings_of(record["params"])
+    settings, own = config.settings_of(record["params"]), _of_trial(config, row)
     spec = DataSpec.from_dict(record["data"]["spec"])
     networks = Programs(spec).networks(settings)
-    modules = {**texts_of(config, config.functions), **record["code"]["texts"]}
+    modules = {**texts_of(own, own.functions), **record["code"]["texts"]}
     versions = open_results(run_dir.root).study["versions"]
     preprocess_text = json.dumps(preprocess(record, networks), indent=1) + "\n"
     digests = {
@@ -204,8 +204,15 @@ def _record(config: StudyConfig, row: Mapping[str, Any], member: int) -> dict[st
         "row": numbers,
         "params": json.loads(row["params_json"]),
         "settings": json.loads(json.dumps(portable(trial_tables(config, row)))),
-        "code": asdict(Code.of(config)),
+        "code": asdict(Code.of(_of_trial(config, row))),
     }
+
+
+def _of_trial(config: StudyConfig, row: Mapping[str, Any]) -> StudyConfig:
+    """The study with the tables of one trial, which only names functions that this trial uses."""
+    settings = config.settings_of(json.loads(row["params_json"]))
+    tables = ("model", "optimizer", "train")
+    return config.model_copy(update={name: getattr(settings, name) for name in tables})
 
 
 def _data(config: StudyConfig, run_dir: RunDir, kept: SavedFile, fold: int) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_an_exported_model_has_the_float_of_its_trial_and_trials_start_from_it(
         sweeper.run(study("other"), continue_from=tmp_path / "best")
 
 
-def test_an_mlp_next_to_models_with_traced_floats_is_exported(
+def test_an_mlp_next_to_models_with_traced_floats_is_exported_without_their_code(
     study: Callable[..., StudyConfig], tmp_path: Path
 ) -> None:
     mixed = (
@@ -122,6 +122,8 @@ def test_an_mlp_next_to_models_with_traced_floats_is_exported(
     model = sweeper.load(tmp_path / "mlp")
     assert model.settings.model.kind == "mlp"
     assert load(tmp_path / "mlp" / "trial.toml").trial is not None
+    assert not (tmp_path / "mlp" / "nets.py").exists()
+    assert "own code" not in (tmp_path / "mlp" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_study_that_began_without_traced_floats_goes_on_without(
