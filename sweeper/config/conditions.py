@@ -143,6 +143,11 @@ class StructureSearch:
         draws = self._draws(order, {})
         return any(key in drawn and self._is_of_use(key, drawn) for drawn in draws)
 
+    def is_kept(self, key: str) -> bool:
+        """Whether some trial uses a setting of `splitting` without drawing it."""
+        draws = self._draws(self._order(), {})
+        return any(key not in drawn and self._is_of_use(key, drawn) for drawn in draws)
+
     def _order(self) -> tuple[str, ...]:
         """The settings connected by conditions and uses, each after those of its condition."""
         owners = {self.uses[key][0] for key in self.splitting if key in self.uses} | {*self.only}

@@ -418,11 +418,14 @@ Search = Mapping[str, SearchEntry]
 
 
 def names_of(search: Search, key: str, kept: object) -> tuple[str, ...]:
-    """The values that trials have of a setting: those drawn, and the one kept if none is drawn."""
+    """The values that trials have of a setting: those drawn, and the one kept if none is drawn.
+
+    None is kept if all trials draw it, or if it is reported as missing.
+    """
     entry = search.get(key)
     drawn = () if entry is None else entry.values() or ()
-    names = drawn if entry is not None and not entry.when else (*drawn, kept)
-    return tuple(dict.fromkeys(map(str, names)))
+    is_always = kept is None or (entry is not None and not entry.when)
+    return tuple(dict.fromkeys(map(str, drawn if is_always else (*drawn, kept))))
 
 
 def all_drawn(raw: RawTable, name: str, search: Search) -> RawTable:

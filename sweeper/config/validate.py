@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from sweeper.config.alternating import UNUSED_LR
-from sweeper.config.conditions import check_conditions
+from sweeper.config.conditions import StructureSearch, check_conditions
 from sweeper.config.coupled import CoupledTable
 from sweeper.config.execution import ExecutionTable
 from sweeper.config.model import MixedTable, TabMTable, check_bins, check_kinds
@@ -360,13 +360,21 @@ class Draft:
             table, _, setting = key.partition(".")
             if table != name or source not in search:
                 continue
-            if not search[source].when or self._is_needed_by_its_kind(name, kind, setting):
-                raw = with_default(raw, setting.split("."), any_value(search[source]))
-            elif (
-                needs_value(kind, setting, search[source])
-                and with_default(raw, setting.split("."), 0) != raw
+            entry, path = search[source], setting.split(".")
+            several = _kinds_of_trials(name, kind) if is_required(kind, setting) else None
+            if not entry.when or (
+                several and self._is_drawn_by_users(key, source, several, search)
             ):
+                raw = with_default(raw, path, any_value(entry))
+            elif not needs_value(kind, setting, entry) or with_default(raw, path, 0) == raw:
+                continue
+            elif several and setting == several.by and several.default is not None:
+                raw = with_default(raw, path, several.default)
+            else:
                 hint = f"write {setting} = ... in [{name}], for trials that do not draw it"
+                if several:
+                    earlier = toml_value(any_value(entry))
+                    hint += f" ({earlier} in studies that were begun before this was checked)"
                 self.flaws.append(missing(key, hint))
         return raw
 
@@ -397,11 +405,28 @@ class Draft:
             if not (is_table(phase) and "lr" in phase) and f"train.phases.{name}.lr" not in always
         }
 
-    def _is_needed_by_its_kind(self, name: str, kind: type[Table], setting: str) -> bool:
-        """Whether a kind of a table with several kinds needs a setting that its trials draw."""
-        variants = TABLES[name]
-        is_several = isinstance(variants, Variants) and kind is variants.mixed
-        return is_several and is_required(kind, setting)
+    def _is_drawn_by_users(
+        self, key: str, source: str, kinds: Variants, search: Mapping[str, SearchEntry]
+    ) -> bool:
+        """Whether a setting that some `kinds` of its table need is drawn by all trials of these.
+
+        `source` is the setting whose value it takes, usually itself.
+        """
+        if not self._is_known(search):
+            return True  # a flaw is already reported
+        name, _, setting = key.partition(".")
+        by = f"{name}.{kinds.by}"
+        owner = self._links.get(by, by)
+        users = tuple(one for one, table in kinds.of.items() if setting in table.model_fields)
+        uses = {} if key == by else {source: (owner, users)}
+        kept = {owner: written(self._raw, by) or kinds.default}
+        return not StructureSearch(search, [source], kept.get, uses, {}).is_kept(source)
+
+
+def _kinds_of_trials(name: str, kind: type[Table]) -> Variants | None:
+    """The kinds of a table if trials have several of them."""
+    variants = TABLES[name]
+    return variants if isinstance(variants, Variants) and kind is variants.mixed else None
 
 
 def _trains(phase: object, part: str) -> bool:

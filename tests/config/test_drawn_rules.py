@@ -64,6 +64,23 @@ REFUSED = {
         'optimizer.schedule.name.choices = ["constant", "cosine"]\n',
         ("optimizer.lr", "missing, but a schedule changes it"),
     ),
+    "a learning rate that one searched optimizer lacks": (
+        VALID.replace("lr = 1e-3\n", "").replace(
+            "log = true }", 'log = true, when = { "optimizer.name" = "adamw" } }'
+        )
+        + 'optimizer.name = { type = "categorical", choices = ["adamw", "sgd"] }\n',
+        ("optimizer.lr", "missing"),
+    ),
+    "a width that one searched kind lacks": (
+        VALID.replace("width = 8\n", "")
+        + 'model.kind = { type = "categorical", choices = ["mlp", "tabm"] }\n'
+        'model.width = { type = "int", low = 4, high = 8, when = { "model.kind" = "mlp" } }\n',
+        ("model.width", "missing"),
+    ),
+    "an optimizer that some trials lack": (
+        VALID.replace('name = "adamw"\nlr = 1e-3', "lr = 1e-3\nb1 = 0.8") + NORM + SOME_SGD,
+        ("optimizer.name", "missing"),
+    ),
     "whole arrays that some trials keep": (
         VALID.replace('"adamw"', '"adafactor"')
         + NORM
@@ -97,6 +114,38 @@ def test_keys_of_the_optimizer_that_some_trials_keep_are_accepted() -> None:
     kept, drawn = config.settings_of({"layer_norm": False}), config.settings_of({"name": "sgd"})
     assert (kept.optimizer.name, kept.traced()["optimizer.b1"]) == ("adamw", 0.8)
     assert drawn.optimizer.name == "sgd"
+
+
+def test_a_setting_that_all_trials_of_its_kinds_draw_needs_no_value() -> None:
+    width = 'model.width = {{ type = "int", low = 4, high = 8, when = {{ "model.kind" = {} }} }}\n'
+    text = VALID.replace("width = 8\n", 'function = "nets:build"\n')
+    kinds = 'model.kind = { type = "categorical", choices = ["mlp", "tabm", "python"] }\n'
+    config = parse(text + kinds + width.format('["mlp", "tabm"]'), Path("study.toml"))
+    assert config.settings_of({"kind": "python"}).model.kind == "python"
+    with pytest.raises(StudyError) as refusal:
+        parse(text + kinds + width.format('"mlp"'), Path("study.toml"))
+    (problem,) = refusal.value.problems
+    assert problem.hint == (
+        "write width = ... in [model], for trials that do not draw it "
+        "(4 in studies that were begun before this was checked)"
+    )
+
+
+def test_trials_that_draw_no_kind_of_model_have_the_usual_one() -> None:
+    text = VALID.replace('kind = "mlp"\n', "")
+    kind = f'model.kind = {{ type = "categorical", choices = ["tabm", "mlp"], {SOME}'
+    config = parse(text + NORM + kind, Path("study.toml"))
+    assert config.settings_of({"layer_norm": False}).model.kind == "mlp"
+
+
+@pytest.mark.parametrize("written", ["", "momentum = 0.5\n"])
+def test_an_optimizer_that_all_trials_draw_under_a_condition_needs_no_name(written: str) -> None:
+    text = VALID.replace('name = "adamw"\n', written)
+    both = 'when = { "model.layer_norm" = [false, true] } }\n'
+    name = f'optimizer.name = {{ type = "categorical", choices = ["adam", "sgd"], {both}'
+    more = '[execution]\nstrategy = "padded"\n'
+    config = parse(text + NORM + name + more, Path("study.toml"))
+    assert config.drawn_values("optimizer.name") == ("adam", "sgd")
 
 
 def some_of_another_kind(kept: str, drawn: str) -> StudyConfig:
