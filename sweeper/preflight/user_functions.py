@@ -17,11 +17,12 @@ import optax
 from jax.extend.core import jaxpr_as_fun
 
 from sweeper.config import StudyConfig
-from sweeper.config.alternating import UNUSED_LR, AlternatingTable
+from sweeper.config.alternating import DATA, UNUSED_LR, AlternatingTable
 from sweeper.config.coupled import GENERATOR, CoupledTable
 from sweeper.config.kinds import is_function
 from sweeper.config.model import PartsTable
 from sweeper.config.optimizer import UserOptimizerTable
+from sweeper.config.rules import sizes_of_parts
 from sweeper.config.train import UserProgramTable
 from sweeper.config.user_code import (
     LoadError,
@@ -95,14 +96,8 @@ def check_builder(
 
 
 def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
-    """What is wrong with the loss and the metrics."""
-    dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
-    outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
-    is_numbers = config.train.target == "numbers"
-    y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
-    if isinstance(config.train, CoupledTable | UserProgramTable):
-        return  # its functions have other arguments
-    for name, setting in config.train.functions.items():
+    """What is wrong with the losses and the metrics."""
+    for name, setting, outputs, y in _measures(config, out_size):
         key = f"train.{setting}"
         try:
             function = load_function(name, config.base_dir)
@@ -113,6 +108,29 @@ def _unfit_measures(config: StudyConfig, out_size: int) -> Iterator[Problem]:
             name, function, outputs, y, is_loss=setting == "loss", edition=config.edition
         ):
             yield config.problem(key, *wrong)
+
+
+def _measures(config: StudyConfig, out_size: int) -> Iterator[tuple[str, str, Any, Any]]:
+    """User-defined losses and metrics, each with its setting and what it is called with."""
+    train = config.train
+    if isinstance(train, CoupledTable | UserProgramTable):
+        return  # its functions have other arguments
+    dtype = jax.dtypes.canonicalize_dtype(config.execution.precision)
+    outputs = jax.ShapeDtypeStruct((_ROWS, out_size), dtype)
+    is_numbers = train.target == "numbers"
+    y = outputs if is_numbers else jax.ShapeDtypeStruct((_ROWS,), jnp.int32)
+    if isinstance(train, AlternatingTable):
+        assert isinstance(config.model, PartsTable)
+        sizes = sizes_of_parts(config.model, train, 0, out_size)  # the outputs of parts
+        for key, loss in train.by_loss.items():
+            if is_function(loss.kind):
+                of_part = jax.ShapeDtypeStruct((_ROWS, sizes[loss.of][1]), dtype)
+                is_of_data = loss.against == DATA
+                first, second = (outputs, y) if is_of_data else (of_part, of_part)
+                yield loss.kind, f"losses.{key}.kind", first, second
+    for name, setting in train.functions.items():
+        if setting in ("loss", "metrics"):
+            yield name, setting, outputs, y
 
 
 def _unfit_measure(

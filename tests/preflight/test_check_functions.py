@@ -168,6 +168,10 @@ def swapped(y_true, y_pred):
 
 def fixed():
     return optax.sgd(0.1)
+
+
+def apart(outputs, y):
+    return jnp.sum((outputs - y) ** 2) / y.shape[1]
 """
 BY_OWN = "call it in your own train.program"
 SAME_STATE = "return a state with the same tree, shapes and types as the one before"
@@ -403,6 +407,20 @@ def test_the_optimizer_of_each_part_is_checked(tmp_path: Path) -> None:
     study = parse(PARTS, tmp_path / "study.toml", [f"optimizer={optimizers}"])
     with pytest.raises(StudyError, match=r"optimizer\.b\.name: .* needs value_fn"):
         check_functions(study, 1)
+
+
+def test_a_loss_between_parts_is_checked_with_the_outputs_of_parts(tmp_path: Path) -> None:
+    """Although the target of the data is classes, and the same function is against them, too."""
+    (tmp_path / "own_functions.py").write_text(OWN, encoding="utf-8")
+    losses = "{of='c',against='b',kind='own_functions:apart'}"
+    own = "train.losses.data.kind=cross_entropy", f"train.losses.follow={losses}"
+    study = parse(PARTS, tmp_path / "study.toml", own)
+    check_functions(study, 3)
+    also = "train.losses.more={of='b',kind='own_functions:apart'}"
+    study = parse(PARTS, tmp_path / "study.toml", [*own, also])
+    with pytest.raises(StudyError) as refusal:
+        check_functions(study, 3)
+    assert [problem.key for problem in refusal.value.problems] == ["train.losses.more.kind"]
 
 
 @pytest.mark.parametrize("shared", [True, False])
