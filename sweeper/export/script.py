@@ -83,7 +83,7 @@ def load_script(
         _built(networks, dtype),
     ]
     if isinstance(settings.train, CoupledTable):
-        blocks += [_generate(settings)] if settings.train.generates else []
+        blocks += [_generate(settings, networks)] if settings.train.generates else []
     else:
         blocks += [
             _source_of("sweeper.data", "identity.py"),
@@ -569,14 +569,15 @@ def predictions(found):
 '''
 
 
-def _generate(settings: Settings) -> str:
+def _generate(settings: Settings, networks: Mapping[str, Network]) -> str:
     assert isinstance(settings.model, PartsTable)
     size = settings.model.parts[GENERATOR].in_size
+    body = _called(f"MODELS[{_text(GENERATOR)}]", networks[GENERATOR], "x")
     return f'''\
 def generate(count, seed=0):
     """Rows that the generator makes from noise, in the units of the data."""
     noise = np.random.default_rng(seed).standard_normal((count, {size}))
-    x = np.asarray(jax.vmap(MODELS["{GENERATOR}"])(noise.astype(DATA["dtype"])))
+    x = np.asarray(jax.vmap(lambda x: {body})(noise.astype(DATA["dtype"])))
     if DATA["fold"]:
         scale, shift = np.array([DATA["fold"]["scale"], DATA["fold"]["shift"]], x.dtype)
         x = (x - shift) / scale

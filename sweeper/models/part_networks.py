@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sweeper.config import Settings
 from sweeper.models.mlp import AnyArray
 from sweeper.models.network import Network, Traced, Vector
+from sweeper.models.user_network import call_without_key
 
 Vectors = Mapping[str, Vector]
 Hparams = Mapping[str, Any]
@@ -28,8 +29,8 @@ class PartsModel(eqx.Module):
         """The outputs of all parts for one example."""
         outputs: dict[str, Array] = {}
         for name, source in self.inputs:
-            part: Any = self.parts[name]
-            outputs[name] = part(x if source is None else outputs[source])
+            given = x if source is None else outputs[source]
+            outputs[name] = call_without_key(self.parts[name], given)
         return outputs
 
 

@@ -85,7 +85,11 @@ def differs_in_training(model: Any, x: jax.ShapeDtypeStruct) -> bool:
 
 def evaluated(model: Any, x: Any) -> Any:
     """The outputs for one example outside of training: without a key, and as in inference."""
-    model = eqx.nn.inference_mode(model)
+    return call_without_key(eqx.nn.inference_mode(model), x)
+
+
+def call_without_key(model: Any, x: Any) -> Any:
+    """The outputs for one example of a model that may take a key."""
     return model(x, key=None) if takes_key(model) else model(x)
 
 

@@ -34,8 +34,12 @@ from tests.standalone import standalone
 SAVING = ("study.n_trials=3", "train.epochs=3", "results.save_optimizer=true")
 NETS = """
 import equinox as eqx
+class Head(eqx.Module):
+    mlp: eqx.nn.MLP
+    def __call__(self, x, *, key):
+        return self.mlp(x, key=key)
 def build(in_size, out_size, key, layers):
-    return eqx.nn.MLP(in_size, out_size, 4, layers, key=key)
+    return Head(eqx.nn.MLP(in_size, out_size, 4, layers, key=key))
 """
 STUDIES = {
     "alternating": bent(
@@ -50,6 +54,7 @@ STUDIES = {
     "coupled": bent(
         COUPLED,
         *SAVING,
+        "model.generator={in_size=2,kind='python',function='heads:build',layers=1}",
         "search={optimizer={generator={lr={type='float',low=1e-4,high=1e-2,log=true}}}}",
     ),
 }
