@@ -242,11 +242,8 @@ class StudyConfig(Table):
 
         Searched settings that are not in `params` keep the file's own value.
         """
-        keys = {entry.column(key): key for key, entry in self.search.items()}
         drawn: dict[str, dict[str, Scalar]] = {"model": {}, "optimizer": {}, "train": {}}
-        values = {keys[column]: value for column, value in params.items()}
-        values |= {key: values[source] for key, source in self.same_as.items() if source in values}
-        for key, value in values.items():
+        for key, value in self.by_key(params).items():
             table, _, setting = key.partition(".")
             drawn[table][setting] = value
         model = with_values(self.model, drawn["model"])
@@ -262,6 +259,13 @@ class StudyConfig(Table):
             saves=self.results.save_optimizer,
             edition=self.edition,
         )
+
+    def by_key(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """The values that a trial which drew `params`, by column, has of searched settings."""
+        keys = {entry.column(key): key for key, entry in self.search.items()}
+        values = {keys[column]: value for column, value in params.items()}
+        links = {key: values[source] for key, source in self.same_as.items() if source in values}
+        return values | links
 
     def active(self, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Those of `params`, by column, whose conditions are met."""

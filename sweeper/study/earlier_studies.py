@@ -157,10 +157,16 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
 def _setting_of_trial(
     config: StudyConfig, params: Mapping[str, Scalar]
 ) -> Callable[[str, SearchEntry], object]:
-    settings = config.settings_of(params)
+    settings, drawn = config.settings_of(params), config.by_key(params)
 
     def setting(key: str, entry: SearchEntry) -> object:
-        return _value_in(settings, key)
+        try:
+            return _value_in(settings, key)
+        except KeyError:
+            # its kind of model or optimizer does not use what it has drawn
+            if key in drawn and entry.has(drawn[key]) is not None:
+                return drawn[key]
+            raise
 
     return setting
 

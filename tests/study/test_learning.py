@@ -31,6 +31,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.events import Event, Warned
 from sweeper.results.status import read_status
 from sweeper.rundir import RunDir
+from sweeper.study import earlier_studies
 from sweeper.study.ask_tell import Past, Study
 from sweeper.study.learning import LEAST_OF_CMAES, Learned, learn, no_effect, refuse_other
 from sweeper.study.optuna_import import import_optuna
@@ -252,6 +253,19 @@ def test_samplers_of_whole_trials_learn_only_from_trials_that_have_all(
     assert source.left_out == {f"lack model.depth, which {sampler} needs": 10}
     (source,) = learn(digits(*KNOWN, chosen), [url]).sources
     assert (source.n_trials, [*source.notes]) == (10, [])
+
+
+def test_what_a_trial_has_drawn_is_known_although_its_optimizer_does_not_use_it() -> None:
+    names = "search.optimizer.name={type='categorical',choices=['adam','sgd']}"
+    momentum = "search.optimizer.momentum={type='float',low=0.0,high=0.9}"
+    config = digits("search={}", names, momentum)
+    setting = earlier_studies._setting_of_trial(config, {"name": "adam", "momentum": 0.5})
+    found = {key: setting(key, entry) for key, entry in config.search.items()}
+    assert found == {"optimizer.name": "adam", "optimizer.momentum": 0.5}
+    narrower = digits(names, momentum.replace("0.9", "0.4")).search["optimizer.momentum"]
+    for key, entry in (("momentum", narrower), ("nesterov", narrower)):
+        with pytest.raises(KeyError):
+            setting(f"optimizer.{key}", entry)
 
 
 @pytest.mark.parametrize("group", ["", ",group=true"])
