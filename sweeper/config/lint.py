@@ -108,9 +108,8 @@ def _idle_decay(config: StudyConfig) -> Iterator[str]:
 
 def _idle_bins(config: StudyConfig) -> Iterator[str]:
     """Settings for a way to encode numbers that no network uses."""
-    drawn = config.drawn_values("model.numbers")
-    # arguments of a user-defined model may have the same names
-    if not drawn or not isinstance(config.model, RowModelTable | MixedTable):
+    drawn = config.number_encodings
+    if not isinstance(config.model, RowModelTable | MixedTable):
         return
     for way, names in OF_NUMBERS.items():
         for name in names if way not in drawn else ():

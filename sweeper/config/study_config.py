@@ -285,13 +285,22 @@ class StudyConfig(Table):
         return values if values is None or not entry.when else (*dict.fromkeys((*values, *kept)),)
 
     @property
+    def number_encodings(self) -> tuple[Scalar, ...]:
+        """How networks of trials take numbers: all values of `model.numbers`.
+
+        It is empty if no network does; an argument of a user-defined model may have the same name.
+        """
+        has_setting = field_of(type(self.model), "numbers") is not None
+        return (self.drawn_values("model.numbers") or ()) if has_setting else ()
+
+    @property
     def used_bins(self) -> tuple[tuple[str, int], ...]:
         """The ways to choose bins, and how many: those of all trials, then those of the file.
 
         Checks build the model of the file, whose values no trial need draw.
         """
         pairs: list[tuple[str, int]] = []
-        if "ple" in (self.drawn_values("model.numbers") or ()):
+        if "ple" in self.number_encodings:
             ways, counts = (self.drawn_values(f"model.{name}") or () for name in ("bins", "n_bins"))
             pairs += [(str(way), int(count)) for way, count in product(ways, counts)]
         own = self.settings_of({}).model

@@ -62,7 +62,7 @@ from sweeper.config.space import (
     taken_columns,
 )
 from sweeper.config.study import EDITION, StudyTable, read_enqueue
-from sweeper.config.table import Flaw, Table, is_fixed
+from sweeper.config.table import Flaw, Table, field_of, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.toml import toml_value
 from sweeper.config.train import EpochsTable, SupervisedTable, UserProgramTable
@@ -162,7 +162,9 @@ class Draft:
         train = tables.get("train")
         model = tables.get("model")
         self.flaws += check_parts(model, train, self._searched)
-        if "model.n_bins" in search:
+        of_model = self._kinds["model"]
+        has_bins = of_model is not None and field_of(of_model, "n_bins") is not None
+        if "model.n_bins" in search and has_bins:
             self.flaws += check_bins(search["model.n_bins"].values() or ())
         kinds = search.get("model.kind")
         if isinstance(model, MixedTable) and kinds is not None:

@@ -233,7 +233,7 @@ def _cache_path(config: StudyConfig) -> Path | None:
         settings["study"]["seed"],
         settings["study"]["folds"],
         settings["execution"]["precision"],
-        config.drawn_values("model.numbers"),
+        config.number_encodings,
         config.used_bins,
         config.repeats_split,
         content,

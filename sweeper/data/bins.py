@@ -35,7 +35,7 @@ def bins_of(config: StudyConfig, raw: RawData, data: Dataset) -> dict[str, Edges
         bins_name(way, count): tuple(_edges(way, count, place, data) for place in places)
         for way, count in config.used_bins
     }
-    is_embedded = "plr" in (config.drawn_values("model.numbers") or ())
+    is_embedded = "plr" in config.number_encodings
     if (is_embedded and not raw.numbers) or any(
         max(map(len, edges), default=0) < 2 for edges in found.values()
     ):

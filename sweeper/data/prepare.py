@@ -211,7 +211,7 @@ def prepare(config: StudyConfig) -> Dataset:
     data = replace(data, bins=bins_of(config, raw, data))
     of_training = None if groups is None else groups[split.train]
     scaled = scaled_features(config, raw, data)
-    if config.edition > 3 and "ple" in (config.drawn_values("model.numbers") or ()):
+    if config.edition > 3 and "ple" in config.number_encodings:
         scaled[: len(raw.numbers)] = False  # the edges of their bins are those of all folds
     data = with_folds(config, data, scaled, of_training)
     _refuse(weightless_parts(config, data))

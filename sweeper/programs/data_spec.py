@@ -88,8 +88,8 @@ def data_spec(config: StudyConfig, data: Dataset) -> DataSpec:
 
 def n_embedded(config: StudyConfig, data: Dataset) -> int:
     """How many numbers networks embed; 0 if none does."""
-    drawn = config.drawn_values("model.numbers") or ()
-    return len(data.transform.get("numbers", ())) if "plr" in drawn else 0
+    is_embedded = "plr" in config.number_encodings
+    return len(data.transform.get("numbers", ())) if is_embedded else 0
 
 
 def _tuples(value: Any) -> Any:

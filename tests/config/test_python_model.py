@@ -58,6 +58,21 @@ def test_any_key_is_passed_to_the_function_and_is_structural() -> None:
     assert config.n_structures == 3 * 2 * 3
 
 
+def test_its_arguments_are_not_those_of_networks_that_encode_numbers() -> None:
+    own = """[search]
+    model.n_bins = { type = "int", low = 4, high = 64 }
+    model.bins = { type = "categorical", choices = ["quantile"] }
+    model.numbers = { type = "categorical", choices = ["ple", "plr"] }
+    """
+    config = study(PYTHON, own)
+    assert config.settings_of({"numbers": "plr"}).model.arguments["numbers"] == "plr"
+    assert (config.number_encodings, config.used_bins) == ((), ())
+    mixed = study(OF_BOTH, own.replace("high = 64", "high = 6") + KIND)
+    assert mixed.number_encodings == ("ple", "plr")
+    with pytest.raises(StudyError, match="61 numbers of bins"):
+        study(OF_BOTH, own + KIND)
+
+
 def test_a_continuous_key_gives_infinitely_many_structures() -> None:
     search = '[search]\nmodel.scale = { type = "float", low = 0.0, high = 1.0 }\n'
     assert study(PYTHON, search).n_structures is None
