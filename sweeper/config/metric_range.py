@@ -25,7 +25,8 @@ def range_of(config: StudyConfig, reported: str) -> tuple[float | None, float | 
         return 0.0, None
     if name == "loss":
         return (0.0 if config.train.loss in TASK_OF_LOSS else None), None
-    return _RANGES.get(name, (None, None)) if name in config.train.metrics else (None, None)
+    is_built_in = name in config.train.built_in_metrics
+    return _RANGES.get(name, (None, None)) if is_built_in else (None, None)
 
 
 def is_within(config: StudyConfig, metric: str, low: float | None, high: float | None) -> bool:

@@ -235,6 +235,11 @@ class EpochsTable(Table):
         return frozenset(f"val_{column_of(name)}" for name in self.metrics if is_function(name))
 
     @property
+    def built_in_metrics(self: _Measured) -> tuple[str, ...]:
+        """The metrics that this package computes, in the order of the file."""
+        return tuple(name for name in self.metrics if not is_function(name))
+
+    @property
     def loss_names(self) -> tuple[str, ...]:
         """The names of losses in the results, without the name of the split."""
         return ("loss",)
@@ -328,6 +333,10 @@ class UserProgramTable(EpochsTable):
     def loss(self) -> str:
         """What messages call the objective."""
         return self.program
+
+    @property
+    def built_in_metrics(self) -> tuple[str, ...]:
+        return ()  # its own metrics may have the same names
 
     @property
     def loss_keys(self) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from sweeper.config import StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.data import ConstantFill
 from sweeper.config.settings import TrainTable
-from sweeper.config.train import UserProgramTable
 from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.identity import UNKNOWN, in_order, written
 from sweeper.data.memory import blocks
@@ -249,12 +248,12 @@ def _numbers(
     if transform != "none":
         with np.errstate(over="ignore"):
             _refuse_large(config, raw, np.square(numbers).sum(axis=0))
-        if {"rmse", "r2"}.intersection(config.train.metrics):
+        if {"rmse", "r2"}.intersection(config.train.built_in_metrics):
             _refuse_small(config, raw, _deviations(numbers[split.train]))
     target = transformed(numbers, transform)
     n_targets = len(raw.targets)
     if not config.data.standardizes_targets:
-        has_squares = _reports_squares(config.train) or "r2" in config.train.metrics
+        has_squares = _reports_squares(config.train) or "r2" in config.train.built_in_metrics
         if transform == "none" and has_squares:
             _refuse_small(config, raw, _deviations(target[split.train]))
         return target.astype(config.execution.precision), (0.0,) * n_targets, (1.0,) * n_targets
@@ -277,12 +276,10 @@ def _numbers(
 
 def _reports_squares(train: TrainTable) -> bool:
     """Whether a loss or metric has the squares of errors in the unit of the targets."""
-    if isinstance(train, UserProgramTable):
-        return False  # its own code measures them
     kinds = [train.loss]
     if isinstance(train, AlternatingTable):
         kinds = [loss.kind for loss in train.by_loss.values()]
-    return not _SQUARED.isdisjoint((*kinds, *train.metrics))
+    return not _SQUARED.isdisjoint((*kinds, *train.built_in_metrics))
 
 
 def _deviations(rows: NDArray[np.float64]) -> NDArray[np.float64]:

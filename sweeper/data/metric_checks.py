@@ -38,7 +38,7 @@ def check_metrics(config: StudyConfig, data: Dataset) -> None:
                 found.setdefault(metric, reason)
     tested = data.y_test[data.counting("test")]
     # a metric of test rows without a value is only missing, but this one would be huge
-    if "mape" in config.train.metrics and (reason := _zero(data, tested, "the test part")):
+    if "mape" in config.train.built_in_metrics and (reason := _zero(data, tested, "the test part")):
         found.setdefault("mape", reason)
     if found:
         raise DataError(_problem(config, data, *one) for one in found.items())
@@ -54,7 +54,7 @@ def undefined_on(
         "r2": _constant,
         "mape": _zero,
     }
-    for metric in config.train.metrics:
+    for metric in config.train.built_in_metrics:
         if metric in reasons and (reason := reasons[metric](data, y, part)):
             yield metric, reason
 

@@ -137,7 +137,7 @@ def scoring(config: StudyConfig, data: Dataset) -> Metrics:
     """The losses and metrics of a study by the names of their columns, as one compiled function."""
     settings, spec = config.settings_of({}), data_spec(config, data)
     # the code of a user-defined metric only runs where trials are trained
-    built_in = [name for name in config.train.metrics if not is_function(name)]
+    built_in = config.train.built_in_metrics
     metrics = {name: metric_of(name, settings, spec) for name in built_in}
     losses = [
         (name, criterion_of(kind, settings, spec), hparams)

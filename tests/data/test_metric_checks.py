@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sweeper.config import StudyConfig, parse
+from sweeper.config.lint import file_warnings
 from sweeper.data.dataset import Dataset, TableColumn
 from sweeper.data.lint import data_warnings
 from sweeper.data.metric_checks import check_metrics
@@ -111,6 +112,14 @@ def test_r2_of_a_target_that_is_constant_names_it_and_its_value() -> None:
     data = numbers([[0, 1], [1, 2]], [[0, 1], [5, 1]], [], "price", "size")
     text = refusal(study(*R2), data)
     assert "r2 cannot be computed: target 'size' is 5 in every row of the validation part" in text
+
+
+def test_metrics_of_a_user_defined_program_are_its_own_whatever_their_names() -> None:
+    train = "train={program='own:Program',task='numbers',metrics=['mape','accuracy'],epochs=1}"
+    bound = "study.constraints=[{metric='val_accuracy',min=2.0}]"
+    own = study("train={}", train, "train.batch_size=8", "data.split.stratify=false", bound)
+    check_metrics(own, numbers([[1, 1], [2, 3]], [[0, 1]], [[-2 / 3, 1]], "price", "size"))
+    assert not any("constraints" in one for one in file_warnings(own))
 
 
 @pytest.mark.parametrize("part", ["validation", "test"])
