@@ -106,7 +106,8 @@ class Family:
     def lane_s(self, size: PaddedSize, own: Sizes, machine: Machine) -> float:
         """Seconds to train a lane of its `own` sizes, for all its epochs, in a class of this size.
 
-        Counts every part in every step, although each phase trains only some of them.
+        Counts every MLP with hidden layers in every step, although each phase trains only some of
+        them. The costs of other parts are not known.
         """
 
         def part_s(padded: PartSize, its: PartSize) -> float:
@@ -326,7 +327,7 @@ def _workloads(
     if not isinstance(model, PartsTable):
         return {"": workload_of(config, settings, data, traced)}
     assert isinstance(train, AlternatingTable | CoupledTable)
-    whole = workload_of(config, config.settings_of({}), data, traced)
+    whole = workload_of(config, settings, data, traced)
     found: dict[str, Workload] = {}
     sizes = sizes_of_parts(model, train, data.in_size, data.out_size)
     for name, (in_size, out_size) in sizes.items():
@@ -339,7 +340,7 @@ def _workloads(
             batch_size=runs * whole.batch_size,
             layer_norm=isinstance(part, MlpTable) and part.layer_norm,
             dropout=its.has("model.dropout"),
-            optimizer_slots=its.sole_optimizer.slots,
+            optimizer_slots=its.sole_optimizer.slots + _kept_weights(settings),
         )
     return found
 
@@ -400,10 +401,13 @@ def workload_of(
         layer_norm=isinstance(model, MlpTable) and model.layer_norm,
         dropout=settings.has("model.dropout"),
         n_activations=len(traced.get("model.activation", ("",))),
-        optimizer_slots=settings.optimizer.slots
-        + settings.has("train.ema")
-        + (settings.keeps is not None),
+        optimizer_slots=settings.optimizer.slots + _kept_weights(settings),
         bytes_per_number=8 if config.execution.precision == "float64" else 4,
         ensemble_size=model.ensemble_size if isinstance(model, TabMTable) else 0,
         embedding=embedding,
     )
+
+
+def _kept_weights(settings: Settings) -> int:
+    """How many copies of the weights a lane has besides those in training: averaged, and best."""
+    return settings.has("train.ema") + (settings.keeps is not None)

@@ -20,6 +20,7 @@ from sweeper.scheduler.population import chances, partnered_share
 from sweeper.scheduler.signature import Structures
 from sweeper.trial import TrialSpec
 from tests.programs.conftest import STUDY
+from tests.small_studies import PARTS
 
 SIZES = DataSizes(in_size=64, out_size=10, train_rows=1257, val_rows=360)
 POWERS = 'search.model.width={type="int",low=16,high=128,base=2}'
@@ -46,6 +47,18 @@ def test_every_trial_is_expected_once() -> None:
 
     assert len(found.families) == 2  # activations are set at run time, batch sizes are not
     assert sum(family.trials for family in found.families.values()) == pytest.approx(100)
+
+
+def test_parts_have_the_batch_size_of_their_trials_and_copies_of_their_weights() -> None:
+    batches = "search.train.batch_size={type='categorical',choices=[32,64]}"
+    kept = "train.ema=0.9", "study.value=best"
+    config = parse(PARTS, Path("study.toml"), [batches, *kept]).with_parallel(32)
+    found = foreseen(config, 8).families
+    works = [work for one in found.values() for work in one.workloads.values()]
+    assert (
+        sorted((work.batch_size, work.steps) for work in works) == [(32, 39)] * 3 + [(64, 19)] * 3
+    )
+    assert {work.optimizer_slots for work in works} == {4}
 
 
 def test_under_vmap_activations_separate_families() -> None:
