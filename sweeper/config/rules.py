@@ -464,25 +464,23 @@ def _is_always(key: str, optimizer: RawTable, search: Search) -> bool:
     return key.rpartition(".")[2] in optimizer or (entry is not None and not entry.when)
 
 
-def check_training(train: RawTable, search: Search) -> Iterable[Flaw]:
-    """Check the settings that only some trials draw.
-
-    The loss must use them, and all trials must have their table.
-    """
-    conditional = [key for key, entry in search.items() if entry.when and key.startswith("train.")]
+def check_early_stop(train: RawTable, search: Search) -> Iterator[Flaw]:
+    """Check that all trials have the table of a setting that only some of them draw."""
+    keys = [key for key in search if key.startswith("train.early_stop.")]
     stops = [
         key
-        for key in conditional
-        if key.startswith("train.early_stop.")
-        and not is_required(SupervisedTable, key.partition(".")[2])
+        for key in keys
+        if search[key].when and not is_required(EpochsTable, key.partition(".")[2])
     ]
-    unconditional = [key for key in search if key not in conditional]
-    has_table = any(key.startswith("train.early_stop.") for key in unconditional)
-    if stops and "early_stop" not in train and not has_table:
+    if stops and "early_stop" not in train and all(search[key].when for key in keys):
         found = "trials that do not draw it have no [train.early_stop]"
         yield Flaw(f"search.{stops[0]}", found, "write [train.early_stop] with patience = ...")
-    for key in conditional:
-        setting = key.partition(".")[2]
-        if setting not in train:
+
+
+def check_loss(train: RawTable, search: Search) -> Iterator[Flaw]:
+    """Check that the loss uses the settings that only some trials draw."""
+    for key, entry in search.items():
+        setting = key.removeprefix("train.")
+        if entry.when and key != setting and setting not in train:
             for flaw in idle_of_loss(train.get("loss"), setting):
                 yield flaw.under("search.train")

@@ -34,7 +34,9 @@ from sweeper.config.rules import (
     all_drawn,
     check_class_parts,
     check_class_size,
+    check_early_stop,
     check_grid,
+    check_loss,
     check_optimizer_keys,
     check_padded_sizes,
     check_padding,
@@ -48,7 +50,6 @@ from sweeper.config.rules import (
     check_target_transform,
     check_to_stop,
     check_traced,
-    check_training,
     names_of,
 )
 from sweeper.config.search import SameAs, SearchEntry, gives_floats
@@ -222,9 +223,12 @@ class Draft:
             if "strategy" in execution:
                 yield from check_padding(execution["strategy"], names)
         train = self._raw.get("train", {})
+        if not is_table(train):
+            return
+        yield from check_early_stop(train, drawn)
         is_supervised = self._kinds["train"] is SupervisedTable
-        if is_supervised and is_table(train) and not self._is_in_doubt("train.loss"):
-            yield from check_training(train, drawn)
+        if is_supervised and not self._is_in_doubt("train.loss"):
+            yield from check_loss(train, drawn)
 
     def _check_trial(self, tables: Mapping[str, Table | None]) -> None:
         trial, study = tables.get("trial"), tables.get("study")

@@ -10,6 +10,7 @@ from sweeper.config import StudyConfig, parse
 from sweeper.errors import StudyError
 from sweeper.scheduler.population import families_of
 from tests.config.conftest import VALID
+from tests.small_studies import PARTS
 
 NORM = 'model.layer_norm = { type = "categorical", choices = [false, true] }\n'
 SOME = 'when = { "model.layer_norm" = true } }\n'
@@ -54,6 +55,15 @@ REFUSED = {
     ),
     "a way to stop that others have not": (
         VALID + NORM + f"train.early_stop.min_delta = {SHARE}, {SOME}",
+        (
+            "search.train.early_stop.min_delta",
+            "trials that do not draw it have no [train.early_stop]",
+        ),
+    ),
+    "a way to stop that others have not, with another program": (
+        PARTS.partition("[execution]")[0]
+        + 'model.a.layer_norm = { type = "categorical", choices = [false, true] }\n'
+        + f"train.early_stop.min_delta = {SHARE}, {SOME.replace('layer', 'a.layer')}",
         (
             "search.train.early_stop.min_delta",
             "trials that do not draw it have no [train.early_stop]",
