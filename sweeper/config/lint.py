@@ -272,7 +272,10 @@ def _written(config: StudyConfig) -> Iterator[str]:
     keys = [f"{model}.{key}" for key in of_layers for model in config.each("model")]
     of_optimizer = ("nesterov", "schedule.start")
     keys += [f"{optimizer}.{key}" for key in of_optimizer for optimizer in config.each("optimizer")]
-    for key in keys:
+    if isinstance(config.model, MixedTable):  # any setting may be of a kind that no trial has
+        optional = (name for name, one in MixedTable.model_fields.items() if not one.is_required())
+        keys += [f"model.{name}" for name in optional if name in config.model.model_fields_set]
+    for key in dict.fromkeys(keys):
         value = config.written(key) if config.entry(key) is None else None
         is_usual = key.endswith(".activation") and value == _USUAL_ACTIVATION
         for owner, wanted in _needs(config, key) if value and not is_usual else ():
@@ -290,7 +293,7 @@ def _needs(config: StudyConfig, key: str) -> Iterator[Wanted]:
         has_layers = isinstance(config.each("model").get(around), LayersTable | MixedTable)
         if name in _OF_HIDDEN_LAYERS and has_layers:
             yield from _if_true(config, f"{around}.depth")
-        if len(config.kinds) > 1:
+        if isinstance(config.model, MixedTable):
             yield "model.kind", tuple(kind for kind in config.kinds if config.is_of(kind, key))
     if key.startswith("optimizer."):
         if name == "nesterov":

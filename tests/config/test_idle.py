@@ -12,6 +12,7 @@ from tests.config.conftest import VALID
 from tests.small_studies import COUPLED, PARTS, bent
 
 _NAMES = 'search.optimizer.name={type="categorical",choices=["adam","sgd"]}'
+_KINDS = 'search.model.kind={type="categorical",choices='
 _FLAG = '{type="categorical",choices=[true,false]}'
 _SHARE = '{type="float",low=0.1,high=0.5}'
 _SHAPES = 'search.optimizer.schedule.name={type="categorical",choices=["cosine","warmup_cosine"]}'
@@ -89,6 +90,7 @@ def test_a_searched_setting_that_no_trial_uses_is_reported(said: str, overrides:
         ["train.early_stop.metric=val_accuracy", "train.early_stop.patience=1"],
         ["train.early_stop.patience=2", "study.value=best"],
         ["model.depth=0", f"search.model.depth={{{_DEPTHS}}}", "model.activation=tanh"],
+        ["model={depth=1,width=8,ensemble_size=16}", f"{_KINDS}['mlp','tabm']}}"],
         [_LINEAR, "model.activation=relu"],
         ['optimizer.schedule={name="warmup_cosine",start=0.9}'],
         ['optimizer.schedule={name="warmup_cosine",warmup=0.1,start=0.9}'],
@@ -122,6 +124,12 @@ _WRITTEN: dict[str, list[str]] = {
     ],
     "model.activation = 'tanh' changes nothing: model.depth is 0": [
         *(_LINEAR, "model.activation=tanh"),
+    ],
+    "model.ensemble_size = 16 changes nothing: model.kind is 'mlp' or 'python' in every trial": [
+        *("model={depth=1,width=8,function='n:f',ensemble_size=16}", f"{_KINDS}['mlp','python']}}"),
+    ],
+    "model.fixed_start = true changes nothing: model.kind is 'mlp' or 'tabm' in every trial": [
+        *("model={depth=1,width=8,fixed_start=true}", f"{_KINDS}['mlp','tabm']}}"),
     ],
     "optimizer.nesterov = true changes nothing: optimizer.momentum is 0.0": [
         *("optimizer.name=sgd", "optimizer.nesterov=true"),
