@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -204,34 +204,38 @@ _SHAPE = (3, 2)
 
 
 def idle_optimizer(config: StudyConfig) -> Iterator[str]:
-    """Searched settings that a user-defined optimizer ignores, and updates without gradients."""
-    if not isinstance(config.optimizer, UserOptimizerTable):
-        return
-    function = load_function(config.optimizer.name, config.base_dir)
-    stepped = _steps(config, function, {})
+    """Searched settings that user-defined optimizers ignore, and updates without gradients."""
+    for key, table in config.each("optimizer").items():
+        if isinstance(table, UserOptimizerTable):
+            yield from _idle_in(config, key, table)
+
+
+def _idle_in(config: StudyConfig, table_key: str, table: UserOptimizerTable) -> Iterator[str]:
+    """The same for the optimizer in one table."""
+
+    def steps(params: dict[str, Any]) -> Trace | None:
+        return _steps(function, optimizer_arguments(config, params, table_key))
+
+    function = load_function(table.name, config.base_dir)
+    stepped = steps({})
     if stepped is not None and not stepped.uses_key():
         yield (
-            f"optimizer.name: the updates of '{config.optimizer.name}' do not depend on the "
+            f"{table_key}.name: the updates of '{table.name}' do not depend on the "
             "gradients, so nothing is learnt"
         )
-    names = ("lr", *config.optimizer.arguments)
-    arguments = {
-        key: entry
-        for key, entry in config.search.items()
-        if key.startswith("optimizer.") and key.removeprefix("optimizer.") in names
-    }
+    keys = [f"{table_key}.{name}" for name in ("lr", *table.arguments)]
+    arguments = {key: entry for key, entry in config.search.items() if key in keys}
     for key, entry in arguments.items():
         if entry.when or key in config.same_as.values():
             continue
         values, column = ends(entry), entry.column(key)
         others = {one: other for one, other in arguments.items() if one != key}
         traces = (
-            [_steps(config, function, {**given, column: value}) for value in values]
-            for given in values_to_try(others)
+            [steps({**given, column: value}) for value in values] for given in values_to_try(others)
         )
         if len(set(values)) > 1 and all(map(_are_alike, traces)):
             yield (
-                f"search.{key} changes nothing: '{config.optimizer.name}' returns the same updates "
+                f"search.{key} changes nothing: '{table.name}' returns the same updates "
                 f"for {listed([format_value(value) for value in values])}; "
                 "use the argument, or remove the entry"
             )
@@ -243,11 +247,8 @@ def _are_alike(traces: Sequence[Trace | None]) -> bool:
     return first is not None and all(one is not None and first.equals(one) for one in others)
 
 
-def _steps(
-    config: StudyConfig, function: Callable[..., Any], params: dict[str, Any]
-) -> Trace | None:
-    """Two steps of the optimizer in a trial with `params`; None if they cannot be traced."""
-    given = optimizer_arguments(config, params)
+def _steps(function: Callable[..., Any], given: Mapping[str, Any]) -> Trace | None:
+    """Two steps of the optimizer with these arguments; None if they cannot be traced."""
     array = jax.ShapeDtypeStruct(_SHAPE, jnp.float32)
 
     def steps(gradients: Any, parameters: Any) -> Any:
@@ -320,7 +321,8 @@ def slow_convolutions(config: StudyConfig, data: Dataset) -> Iterator[str]:
     """User-defined models that convolve on a CPU, where XLA is slow at it inside a loop."""
     if not config.has_user_models or jax.default_backend() != "cpu":
         return
-    networks = Programs(data_spec(config, data)).networks(config.settings_of({}))
+    settings = config.settings_of(config.params_of("python"))
+    networks = Programs(data_spec(config, data)).networks(settings)
     for name, network in networks.items():
         if isinstance(network, UserNetwork) and _convolves(network):
             yield (

@@ -148,9 +148,12 @@ def test_a_convolution_on_a_cpu_gets_a_hint(tmp_path: Path) -> None:
     source = source.replace("eqx.nn.MLP(in_size, out_size, 4, 1, key=key)", first)
     (tmp_path / "nets.py").write_text(source, encoding="utf-8")
     own = ("model={kind='python',function='nets:build'}", "search={}")
-    config = parse(STUDY, tmp_path / "study.toml", own)
-    (hint,) = slow_convolutions(config, prepare(config))
-    assert hint.startswith("model.function: on a CPU, XLA takes several times as long for a conv")
+    kinds = "search={model={kind={type='categorical',choices=['mlp','python']}}}"
+    mixed = "model={depth=1,width=4,function='nets:build'}", kinds
+    for given in (own, mixed):
+        config = parse(STUDY, tmp_path / "study.toml", given)
+        (hint,) = slow_convolutions(config, prepare(config))
+        assert hint.startswith("model.function: on a CPU, XLA takes several times as long for a ")
 
     example = load(ROOT / "studies" / "residual.toml")
     assert [*slow_convolutions(example, prepare(example))] == []

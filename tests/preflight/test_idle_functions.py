@@ -9,6 +9,7 @@ import pytest
 from sweeper.config import parse
 from sweeper.preflight.outputs import idle_optimizer, paired_rows
 from tests.config.conftest import VALID
+from tests.small_studies import PARTS
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -94,6 +95,18 @@ def test_an_optimizer_that_ignores_its_arguments_is_reported(
         tmp_path, f"optimizer={{name='idle_own:{name}',{given}}}", f"search={{{search}}}"
     )
     assert [*idle_optimizer(study)] == found
+
+
+def test_the_optimizer_of_each_part_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "idle_own.py").write_text(OWN, encoding="utf-8")
+    parts = "a={name='idle_own:ignores',lr=0.1},b={name='idle_own:uses',lr=0.1}"
+    optimizers = f"optimizer={{{parts},c={{name='idle_own:stands',lr=0.1}}}}"
+    rates = ",".join(
+        f"optimizer.{part}.lr={{type='float',low=0.1,high=0.2,name='{part}'}}" for part in "ab"
+    )
+    study = parse(PARTS, tmp_path / "study.toml", [optimizers, f"search={{{rates}}}"])
+    found = [one.partition(":")[0] for one in idle_optimizer(study)]
+    assert found == ["search.optimizer.a.lr changes nothing", "optimizer.c.name"]
 
 
 @pytest.mark.parametrize(
