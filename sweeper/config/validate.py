@@ -62,7 +62,7 @@ from sweeper.config.space import (
     read_entry,
     taken_columns,
 )
-from sweeper.config.study import EDITION, StudyTable, read_enqueue
+from sweeper.config.study import EDITION, N_PARAMETERS, StudyTable, read_enqueue
 from sweeper.config.table import Flaw, Table, field_of, is_fixed
 from sweeper.config.tables import DISCRIMINATORS, TABLES, Variants, kind_of
 from sweeper.config.toml import toml_value
@@ -154,8 +154,9 @@ class Draft:
             self.flaws += check_reported(*wanted, measures)
             kind, objectives = self._kinds["train"], wanted[0]
             stop = kind and allowed_values(kind, self._raw.get("train")).get("early_stop")
-            own = (objectives,) if isinstance(objectives, str) else objectives
-            if stop is not None and stop.metric not in (None, *own):
+            own = {objectives} if isinstance(objectives, str) else {*objectives}
+            checked = own - {N_PARAMETERS}  # an objective, but not a metric of epochs
+            if stop is not None and stop.metric not in (None, *checked):
                 self.flaws += check_to_stop(stop.metric, measures)
         if "sampler" in study:
             self.flaws += check_grid(study["sampler"], study.get("enqueue", ()), search)

@@ -263,6 +263,17 @@ def test_a_queue_for_a_grid_is_refused(refused: Refused) -> None:
     assert problem.found == "trials to start with, but a grid tries all values"
 
 
+def test_the_number_of_parameters_stops_no_trial_even_as_an_objective(refused: Refused) -> None:
+    study = ("study.metric=['val_loss','n_parameters']", "study.direction=['minimize','minimize']")
+    stop = "train.early_stop={metric='n_parameters',patience=3}"
+    (problem,) = refused("", "", *study, stop)
+    assert (problem.key, problem.found, problem.hint) == (
+        "train.early_stop.metric",
+        "'n_parameters' is not reported",
+        REPORTS.removesuffix(", n_parameters"),
+    )
+
+
 def test_circular_conditions_are_refused(refused: Refused) -> None:
     first = f'{NORM}, when = {{ "model.activation" = "relu" }} }}'
     second = (
