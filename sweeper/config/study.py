@@ -37,6 +37,8 @@ Studies that began before editions were recorded continue under edition 1.
 """
 
 N_PARAMETERS = "n_parameters"
+NOT_FINITE_EXCESS = 1e9
+"""By how much a metric that is not finite violates a constraint."""
 SAMPLERS = ("tpe", "random", "qmc", "grid", "gp", "cmaes", "nsgaii")
 PRUNERS = (
     *("none", "halving", "median", "percentile", "asha", "hyperband"),

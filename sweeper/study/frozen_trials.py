@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.config import StudyConfig
 from sweeper.config.search import CategoricalSearch, IntSearch
-from sweeper.config.study import N_PARAMETERS
+from sweeper.config.study import N_PARAMETERS, NOT_FINITE_EXCESS, ConstraintTable
 from sweeper.results.ranking import Row, value_columns
 from sweeper.study.space import AS_WRITTEN, or_name
 from sweeper.trial import Scalar
@@ -114,23 +114,33 @@ def _written_params(
 def _excesses(config: StudyConfig, row: Row) -> dict[str, float] | None:
     """By how much a trial violates each constraint in its last epoch; up to 0 it violates none.
 
-    Whether it violates any is judged at the epoch that counts, which need not be the last.
+    Whether it violates any is judged at the epoch that counts, which need not be the last. A metric
+    without a value may be what violates one.
     """
     found: dict[str, float] = {}
+    without_value: dict[str, float] = {}
     for one in config.study.constraints:
         column = one.metric if one.metric == N_PARAMETERS else f"final_{one.metric}"
-        value = row[column]
-        if value is None:
-            continue
-        if one.max is not None:
-            found[f"{one.metric} max"] = value - one.max
-        if one.min is not None:
-            found[f"{one.metric} min"] = one.min - value
+        if (value := row[column]) is None:
+            without_value |= dict.fromkeys(_excess_of(one, 0.0), NOT_FINITE_EXCESS)
+        else:
+            found |= _excess_of(one, value)
     if row.get("feasible"):
         found = {name: min(excess, 0.0) for name, excess in found.items()}
-    elif row.get("feasible") is False and found and max(found.values()) <= 0.0:
-        found[max(found, key=lambda name: found[name])] = sys.float_info.epsilon
+    elif row.get("feasible") is False and max(found.values(), default=0.0) <= 0.0:
+        if without_value:
+            found |= without_value
+        elif found:
+            found[max(found, key=lambda name: found[name])] = sys.float_info.epsilon
     return found or None
+
+
+def _excess_of(constraint: ConstraintTable, value: float) -> dict[str, float]:
+    """By how much a value violates each bound of a constraint, by name."""
+    metric = constraint.metric
+    over = {} if constraint.max is None else {f"{metric} max": value - constraint.max}
+    under = {} if constraint.min is None else {f"{metric} min": constraint.min - value}
+    return over | under
 
 
 def _local(moment: datetime | float | None) -> datetime | None:

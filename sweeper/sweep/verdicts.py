@@ -10,14 +10,11 @@ import numpy as np
 
 from sweeper.config import StudyConfig
 from sweeper.config.settings import MetricRule
-from sweeper.config.study import N_PARAMETERS, ConstraintTable, StudyTable
+from sweeper.config.study import N_PARAMETERS, NOT_FINITE_EXCESS, ConstraintTable, StudyTable
 from sweeper.results.ranking import best_of, gain_sign
 from sweeper.scheduler.signature import StructureOf
 from sweeper.sweep.state import Running
 from sweeper.trial import OVER, LaneRecord, Reason, TrialState
-
-# of a constraint whose metric is not finite: it is treated as violated
-_NOT_FINITE_EXCESS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def excesses(constraints: Sequence[ConstraintTable], last: Mapping[str, float]) 
             continue
         value = last[constraint.metric]
         is_finite = math.isfinite(value)
-        by_constraint[key] = constraint.excess(value) if is_finite else _NOT_FINITE_EXCESS
+        by_constraint[key] = constraint.excess(value) if is_finite else NOT_FINITE_EXCESS
     return by_constraint
 
 

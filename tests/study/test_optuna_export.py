@@ -286,7 +286,8 @@ def test_a_trial_is_as_feasible_in_optuna_as_in_its_row(run_dir: RunDir) -> None
     known = read_trials(run_dir)
     rows = [row for row in known.rows() if row["final_val_loss"] is not None]
     config = study_of(known.study["settings"], Path(known.study["study_file"]), run_dir)
-    for feasible in (True, False):
-        judged = [row | {"feasible": feasible} for row in rows]
+    undefined = {"final_val_loss": None}  # without a value
+    for feasible, more in ((True, {}), (False, {}), (False, undefined)):
+        judged = [row | {"feasible": feasible} | more for row in rows]
         found = frozen_trials(config, judged, {}, written_distributions(config))
         assert {trial.constraints["val_loss max"] <= 0 for trial in found} == {feasible}
