@@ -15,7 +15,15 @@ from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 from sweeper.trackers.tracker import Point, StudyRecord, TrialRecord
 
-_NUMBERS = {"best_value", "best_epoch", "epochs_done", "value_std", "n_parameters", "train_s"}
+_NUMBERS = {
+    "best_value",
+    "best_epoch",
+    "epochs_done",
+    "value_std",
+    "n_parameters",
+    "feasible",
+    "train_s",
+}
 _AT_ONCE = 1000  # trials whose curves are in memory
 _TEXTS = ("reason", "strategy", "class_id", "device", "error_type", "error_message")
 
@@ -44,10 +52,10 @@ class Published:
         texts = {"state": status.state, "run_dir": str(self.run_dir.root.absolute())}
         if len(trials.metrics) > 1:
             texts["pareto_front"] = json.dumps(trials.front())
-        elif found := trials.of(trials.best(1)):
-            numbers |= {"best.trial": found[0]["trial_number"]}
-            numbers |= {f"best.{name}": value for name, value in self._numbers(found[0]).items()}
-            texts["best.params"] = found[0]["params_json"]
+        elif (found := trials.of(trials.best(1))) and is_feasible(best := found[0]):
+            numbers |= {"best.trial": best["trial_number"]}
+            numbers |= {f"best.{name}": value for name, value in self._numbers(best).items()}
+            texts["best.params"] = best["params_json"]
         return StudyRecord(
             key=self.key,
             name=status.study,
@@ -120,10 +128,13 @@ class Published:
         )
 
     def _numbers(self, row: Row) -> dict[str, float]:
-        """The outcome of a trial in numbers: its values, and metrics after its last epoch."""
+        """The outcome of a trial in numbers: its values, and metrics after its last epoch.
+
+        Whether it is feasible is 1 or 0.
+        """
         names = {*self.trials.values, *_NUMBERS}
         return {
-            name: value
+            name: float(value) if name == "feasible" else value
             for name, value in row.items()
             if value is not None and (name in names or name.startswith(("final_", "test_")))
         }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import optuna
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -187,6 +188,22 @@ def test_several_objectives_have_a_front_and_no_best(running: Running) -> None:
     last = kept.studies[-1]
     assert sorted(json.loads(last.texts["pareto_front"])) == [0, 1, 2, 3]
     assert "best.value" not in last.numbers
+
+
+@pytest.mark.parametrize("feasible", [False, True])
+def test_the_best_trial_of_a_study_meets_its_constraints(feasible: bool, running: Running) -> None:
+    running.overrides = ("study.constraints=[{metric='val_loss', max=0.5}]",)
+    running.close(1, "finished")
+    table = parquet.read_table(running.run_dir.trials)
+    place = table.schema.get_field_index("feasible")
+    judged = pa.array([feasible] * len(table))
+    table = table.set_column(place, table.schema.field(place), judged)
+    parquet.write_table(table, running.run_dir.trials)
+    kept = Kept()
+    log(running, kept)
+    assert {trial.numbers["feasible"] for trial in kept.trials} == {float(feasible)}
+    last = kept.studies[-1]
+    assert ("best.trial" in last.numbers) is ("best.params" in last.texts) is feasible
 
 
 def test_what_was_logged_is_not_logged_again(running: Running) -> None:
