@@ -95,7 +95,8 @@ class Status:
     else None."""
     epochs: Mapping[str, int] | None = None
     """The epochs that a finished study has `trained`, those that it would have trained
-    `without_pruning`, and how many trials were `pruned`; None if a limit cut trials off."""
+    `without_pruning`, and how many trials were `pruned`; None if a limit cut trials off, or if
+    pruned ones could have stopped early."""
     training: str | None = None
     """How many trials of the round in training have reached its end, in words."""
     stopped_by: str | None = None

@@ -126,12 +126,13 @@ class SessionProgress:
     def _epochs(self, ended: EndedTrials) -> dict[str, int] | None:
         """The epochs that trials have trained, and would have if none had been pruned.
 
-        None if a limit cut some off: how far they would have come is not known.
+        None if a limit cut some off, or pruned ones could have stopped early: how far they would
+        have come is not known.
         """
         rows = ended.values()
-        if any(_is_cut_off(row) for row in rows):
-            return None
         pruned = [row for row in rows if row["reason"] == Reason.PRUNED]
+        if any(_is_cut_off(row) for row in rows) or (pruned and self.config.stops is not None):
+            return None
         saved = (
             self.config.epochs_of(json.loads(row["params_json"])) - row["epochs_done"]
             for row in pruned

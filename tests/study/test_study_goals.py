@@ -305,6 +305,14 @@ def test_a_trial_that_ran_out_of_its_own_time_does_not_end_the_study() -> None:
     assert status.epochs is not None
 
 
+def test_epochs_of_pruned_trials_that_could_have_stopped_early_are_not_known() -> None:
+    config = study([*FEW, "study.n_trials=40", f"study.pruner={{{PRUNERS['median']}}}"])
+    sweep = run(config, new_ledger())
+    assert final_status(sweep, config).epochs["pruned"]
+    stopping = study([*FEW, "study.n_trials=40", "train.early_stop={patience=3}"])
+    assert final_status(sweep, stopping).epochs is None
+
+
 @pytest.mark.parametrize("limit", ["1", "0.1"])
 def test_too_many_failed_trials_end_the_study_normally(limit: str) -> None:
     config = study([*FEW, f"execution.max_failures={limit}"])
