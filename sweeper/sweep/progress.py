@@ -102,7 +102,7 @@ class SessionProgress:
             feasible=state.ended.n_feasible if self.config.study.constraints else None,
             timeout=self._cut_short(state, waiting) if is_finished else None,
             stop=self._stop(state, waiting) if is_finished else None,
-            stopped_by=stopper if is_finished else None,
+            stopped_by=stopper if is_finished and self.n_trials > state.n_asked else None,
             max_failures=self._limit(ended[TrialState.FAIL.value]),
             metric=self.config.study.metric,
             direction=self.config.study.direction,

@@ -15,7 +15,7 @@ from sweeper.ledger import Ledger
 from sweeper.results.ranking import best_first, models_left_out, pareto_front
 from sweeper.results.status import Status, ended_by
 from sweeper.study.ask_tell import Study
-from sweeper.study.limits import max_failures
+from sweeper.study.limits import STOPPED, max_failures
 from sweeper.sweep.progress import SessionProgress
 from sweeper.sweep.resume import restore
 from sweeper.sweep.sweep import Sweep
@@ -311,6 +311,16 @@ def test_epochs_of_pruned_trials_that_could_have_stopped_early_are_not_known() -
     assert final_status(sweep, config).epochs["pruned"]
     stopping = study([*FEW, "study.n_trials=40", "train.early_stop={patience=3}"])
     assert final_status(sweep, stopping).epochs is None
+
+
+@pytest.mark.parametrize("n_trials", [16, 17])
+def test_a_sampler_has_ended_a_study_only_before_its_last_trial(n_trials: int) -> None:
+    sweep = run(study(FEW), new_ledger())
+    sweep.state.kept_with_study[STOPPED] = True
+    config = study([*FEW, f"study.n_trials={n_trials}", "study.sampler={name='own:Sampler'}"])
+    progress = SessionProgress(config, "test", n_trials, 0.0, 0)
+    stopper = progress.status(sweep.state, 1.0, "finished").stopped_by
+    assert stopper == ("own:Sampler" if n_trials == 17 else None)
 
 
 @pytest.mark.parametrize("limit", ["1", "0.1"])
