@@ -275,8 +275,9 @@ def read_trial(
 ) -> tuple[dict[str, Scalar], list[Flaw]]:
     """The values of one trial by column, and their flaws, whose places begin with `under`.
 
-    With `only_if_known`, values that would never be used are flaws only if the trial has a value
-    for each setting of their condition.
+    A value with a condition needs a value for each setting of it, since the sampler draws those
+    that are not given. With `only_if_known` it does not, and is a flaw only if all of them are
+    given and violate its condition.
     """
     if beyond := [replace(flaw, key=f"{under}{flaw.key}") for flaw in beyond_limits(table)]:
         return {}, beyond
@@ -293,9 +294,19 @@ def read_trial(
             flaws.append(Flaw(place, *_outside(value, search[key])))
         else:
             values[key] = fit
-    for key, others in unused_values(values, search).items():
-        if not only_if_known or values.keys() >= (search[key].when or {}).keys():
-            flaws.append(Flaw(f"{under}{key}", f"not used with {others}", "remove one of the two"))
+    unused = unused_values(values, search)
+    for key in values:
+        when = search[key].when or {}
+        lacking = [one for one in when if one not in values]
+        if key in unused and not (only_if_known and lacking):
+            found = f"not used with {unused[key]}"
+            flaws.append(Flaw(f"{under}{key}", found, "remove one of the two"))
+        elif lacking and not only_if_known:
+            wanted = " and ".join(
+                f"{one} = {' or '.join(map(format_value, when[one]))}" for one in lacking
+            )
+            found = f"used only with {wanted}, which the sampler may not draw"
+            flaws.append(Flaw(f"{under}{key}", found, f"give {' and '.join(lacking)}, too"))
     return {search[key].column(key): value for key, value in values.items()}, flaws
 
 
