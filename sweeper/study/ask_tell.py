@@ -117,7 +117,7 @@ class Study:
         for key, value in of_system.items():
             self._storage.set_study_system_attr(self._study._study_id, key, value)
         if isinstance(self._study.pruner, optuna.pruners.HyperbandPruner):
-            # tells the sampler which trials belong to a bracket, before the pruner judges any
+            # creates the brackets, which trials are assigned to before the pruner judges any
             with self._storage.hiding(self._n_learned):
                 self._pruner.prune(self._study, create_trial(state=_RUNNING))
         self._storage.take_recorded()

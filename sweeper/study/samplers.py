@@ -134,8 +134,8 @@ def of_first_generation(config: StudyConfig) -> dict[str, int]:
 def is_recreated(config: StudyConfig) -> bool:
     """Whether the sampler keeps state that a resume would not have, so is created for each trial.
 
-    `gp` keeps its last fits, user-defined samplers may keep anything, and all but the simplest keep
-    the space of the last trials they saw: with hyperband, those of another bracket.
+    `gp` keeps its last fits, and user-defined samplers may keep anything. With hyperband, samplers
+    once learnt from the trials of a bracket alone; studies keep their proposals.
     """
     name = config.study.sampler.name
     return name == "gp" or is_function(name) or config.study.pruner.name == "hyperband"
