@@ -14,6 +14,7 @@ from sweeper.config import Settings, StudyConfig
 from sweeper.config.alternating import AlternatingTable
 from sweeper.config.load import study_of
 from sweeper.config.settings import TrainTable, arguments_of, is_optional
+from sweeper.config.study import N_PARAMETERS
 from sweeper.config.tables import DISCRIMINATORS
 from sweeper.config.toml import toml_text
 from sweeper.data.files import WILDCARDS
@@ -278,9 +279,10 @@ def _expectation(config: StudyConfig, row: Mapping[str, Any], ended: str) -> str
         return f"Expect: {ended} again, without a value, on the same machine and versions."
     if value is None:
         return f"It had no value, since it was {ended}; this may not happen again."
-    if row["state"] == TrialState.PRUNED and keeps is not None:
+    objective = config.study.objectives[0]
+    if row["state"] == TrialState.PRUNED and keeps is not None and objective != N_PARAMETERS:
         # its value is that of its last epoch; a complete trial has that of the epoch it keeps
-        if len(config.members) > 1 or keeps.metric != config.study.objectives[0]:
+        if len(config.members) > 1 or keeps.metric != objective:
             return (
                 f"Expect: another value than {value}, that of its last epoch: a trial that is not "
                 f"pruned has that of the epoch with the best {keeps.metric}."

@@ -129,6 +129,12 @@ def test_the_file_of_a_pruned_trial_states_the_value_that_the_trial_gives_again(
     assert f"\n# Expect: a value of {value}, bit" in (tmp_path / "again.toml").read_text("utf-8")
 
 
+SIZE_AND_LOSS = (
+    "study.metric=['n_parameters', 'val_loss']",
+    "study.direction=['minimize', 'minimize']",
+)
+
+
 @pytest.mark.parametrize(
     ("state", "reason", "more", "expected"),
     [
@@ -139,6 +145,10 @@ def test_the_file_of_a_pruned_trial_states_the_value_that_the_trial_gives_again(
             *("PRUNED", "pruned", ["study.value=best", "study.folds=2"]),
             "Expect: another value than 0.5, that of its last epoch: a trial that is not pruned "
             "has that of the epoch with the best val_loss.",
+        ),
+        (
+            *("PRUNED", "timeout", ["study.value=best", *SIZE_AND_LOSS]),
+            "Expect: a value of 0.5, bit for bit on the same ",
         ),
         ("FAIL", "diverged", [], "Expect: FAIL, diverged again, without a value, "),
         ("FAIL", "oom", [], "It had no value, since it was FAIL, oom; this may not happen again."),
