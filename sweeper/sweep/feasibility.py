@@ -25,9 +25,27 @@ class Feasibility:
         A trial with too many parameters may not, unless their number is an objective, whose values
         the sampler learns from. Before edition 3, all trials are trained.
         """
-        if self.config.edition < 3 or N_PARAMETERS in self.config.study.objectives:
+        if not self._refuses:
             return True
         return all(excess <= 0 for excess in self.known_excesses(spec).values())
+
+    def may_win_between(self, smallest: TrialSpec, largest: TrialSpec) -> bool:
+        """Whether a trial may win whose size is that of one of these trials, or between them."""
+        bounds = [one for one in self.config.study.constraints if one.metric == N_PARAMETERS]
+        if not bounds or not self._refuses:
+            return True
+        sizes = [self.structure_of(spec).n_parameters for spec in (smallest, largest)]
+        least, greatest = min(sizes), max(sizes)
+        return not any(
+            (bound.max is not None and least > bound.max)
+            or (bound.min is not None and greatest < bound.min)
+            for bound in bounds
+        )
+
+    @property
+    def _refuses(self) -> bool:
+        """Whether trials that violate a constraint by their size are not trained."""
+        return self.config.edition >= 3 and N_PARAMETERS not in self.config.study.objectives
 
     def known_excesses(self, spec: TrialSpec) -> Mapping[str, float]:
         """By how much a trial violates each constraint, as far as is known before training.

@@ -24,6 +24,7 @@ from sweeper.scheduler.cost import CostModel, shipped
 from sweeper.scheduler.forecast import (
     REST,
     DataSizes,
+    Family,
     Forecast,
     digest_of_rest,
     forecast,
@@ -34,6 +35,7 @@ from sweeper.scheduler.policy import lane_loop_of, policy_of
 from sweeper.scheduler.signature import Structures, short_hash
 from sweeper.study.limits import n_proposals
 from sweeper.study.rungs import rungs_of
+from sweeper.sweep.feasibility import Feasibility
 from sweeper.sweep.session.reconcile import format_setting
 from sweeper.sweep.session.session import Session
 from sweeper.trial import Scalar, TrialSpec
@@ -201,33 +203,49 @@ def _likely_classes(
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
     """The classes of the lattice that some trial is certain to use, with its parameters.
 
-    Those with the most work come first. There are none if every class waits for its trials.
+    Those with the most work come first. There are none if every class waits for its trials. Classes
+    whose trials all have too many or too few parameters to be trained are left out.
     """
+    feasibility = Feasibility(config, structure_of)
     if policy.switching is not None:
-        yield from _switch_classes(structure_of, policy)
+        yield from _switch_classes(feasibility, policy)
     if policy.strategy not in ("auto", "padded") or policy.lane_loop != "map":
         return
     ready: list[tuple[float, Mapping[str, Scalar]]] = []
     for family in policy.forecast.families.values():
         for block in family.classes:
-            shape = {"model.width": block.width, "model.depth": block.depth}
-            searched = [key for key in shape if key in config.search]
-            largest = {config.search[key].column(key): shape[key] for key in searched}
-            params = block.example or {**family.example, **largest}
-            if block.trials >= _LIKELY:
-                ready.append((block.train_s, params))
+            if block.trials < _LIKELY:
+                continue
+            params = block.example or _sized(config, family, block.width, block.depth)
+            if block.widths:  # of a model with parts, the smallest trial is not known
+                smallest = _sized(config, family, block.widths[0], block.depths[0])
+                if not feasibility.may_win_between(_spec(smallest), _spec(params)):
+                    continue
+            ready.append((block.train_s, params))
     for _, params in sorted(ready, key=lambda pair: -pair[0]):
-        trial = LiveTrial(TrialSpec(0, params, {}, 0), 1)
+        trial = LiveTrial(_spec(params), 1)
         for program_class in plan_round([trial], (), structure_of, policy).classes:
             yield program_class, params
 
 
+def _sized(config: StudyConfig, family: Family, width: int, depth: int) -> Mapping[str, Scalar]:
+    """The parameters of a trial of a family with this width and depth, as far as they are drawn."""
+    shape = {"model.width": width, "model.depth": depth}
+    searched = [key for key in shape if key in config.search]
+    return {**family.example, **{config.search[key].column(key): shape[key] for key in searched}}
+
+
+def _spec(params: Mapping[str, Scalar]) -> TrialSpec:
+    """Any trial with these parameters."""
+    return TrialSpec(0, params, {}, 0)
+
+
 def _switch_classes(
-    structure_of: Structures, policy: Policy
+    feasibility: Feasibility, policy: Policy
 ) -> Iterator[tuple[ProgramClass, Mapping[str, Scalar]]]:
     """The classes of the whole space, if it has few structures, with parameters of each."""
     assert policy.switching is not None
-    specs = (TrialSpec(0, params, {}, 0) for params in policy.switching.space)
-    live = [LiveTrial(spec, 1) for spec in specs]
-    for program_class in plan_round(live, (), structure_of, policy).classes:
-        yield program_class, program_class.branches[0]
+    live = [LiveTrial(_spec(params), 1) for params in policy.switching.space]
+    for program_class in plan_round(live, (), feasibility.structure_of, policy).classes:
+        if any(feasibility.may_win(_spec(params)) for params in program_class.branches):
+            yield program_class, program_class.branches[0]

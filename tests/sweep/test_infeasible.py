@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,8 +18,11 @@ from sweeper.dashboard.study import PublishedStudy
 from sweeper.results import formatting
 from sweeper.results.status import epochs_saved, read_status
 from sweeper.rundir import RunDir
+from sweeper.scheduler.lattice import plain_size
+from sweeper.sweep.planning import make_forecast, prepare_classes
 from tests.command_line import CommandLine, settings
-from tests.small_studies import DIGITS
+from tests.in_process import prepared, study_in
+from tests.small_studies import DIGITS, bent
 
 LIMIT = "study.constraints=[{metric='n_parameters',max=1500}]"
 SMALL = ("study.n_trials=8", "train.epochs=2", "schedule.parallel=4", "study.sampler.name='random'")
@@ -112,6 +117,40 @@ def test_a_study_without_a_feasible_trial_ends(tmp_path: Path) -> None:
     nothing = rows(tmp_path, "study.constraints=[{metric='n_parameters',max=1}]")
     assert set(nothing["reason"]) == {"infeasible"}
     assert not len(sweeper.open_results(tmp_path / "run").best(1))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "bound", "compiled"),
+    [
+        ("padded", "max=1500", [16]),
+        ("padded", "max=1600", [64, 16]),
+        ("padded", "min=2000", [64]),
+        ("padded", "max=1e6", [64, 16]),
+        ("switch", "max=1500", [None]),
+        ("switch", "min=1e6", []),
+    ],
+)
+def test_programs_that_no_trial_may_use_are_not_compiled_ahead(
+    strategy: str, bound: str, compiled: list[int | None], tmp_path: Path
+) -> None:
+    config = study_in(
+        tmp_path,
+        bent(DIGITS, "search={}"),
+        "search.model.width={type='int', low=16, high=64, base=2}",
+        *("model.depth=1", "study.n_trials=100", f"execution.strategy={strategy}"),
+        f"study.constraints=[{{metric='n_parameters', {bound}}}]",
+    ).with_parallel(32)
+    data = prepared(config)
+    forecast = make_forecast(config, data, None)
+    ((name, family),) = forecast.families.items()
+    (whole,) = family.classes
+    small = replace(whole, sizes=plain_size(16, 1), widths=(8, 16), run_widths=(), train_s=1.0)
+    large = replace(whole, sizes=plain_size(64, 1), widths=(21, 64), run_widths=(), train_s=2.0)
+    forecast = replace(forecast, families={name: replace(family, classes=(small, large))})
+    session: Any = SimpleNamespace(forecast=forecast, largest_n_trials=100)
+    widths: list[int | None] = []
+    prepare_classes(config, data, session, lambda one, _: widths.append(one.padded_width))
+    assert widths == compiled
 
 
 def test_only_pruned_trials_save_epochs(trials: pd.DataFrame, run_dir: RunDir) -> None:
