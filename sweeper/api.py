@@ -434,14 +434,17 @@ def run_prepared(
         executor = stack.enter_context(
             open_executors(config, data, run_dir, writer, start, timeline)
         )
-        is_left = held.ledger.n_ended_trials() < n_proposals(config)
-        if is_left and held.crashes < MAX_CRASHES:  # the compilation may be what crashes
+        is_new = held.ledger.n_ended_trials() == 0
+        may_prepare = held.crashes < MAX_CRASHES  # the compilation may be what crashes
+        if is_new and may_prepare:
             prepare_classes(config, data, held, executor.prepare)
         # import Optuna and pyarrow while the first classes are compiled
         with timeline.spending(Activity.IMPORT):
             from sweeper.sweep.run import StudyRun
 
         study_run = StudyRun(config, data, held, executor.train, writer, timeline)
+        if may_prepare and not is_new and not study_run.is_over:
+            prepare_classes(config, data, held, executor.prepare)
         average_models = partial(_average_models, config, run_dir, data, observer)
         return study_run.run_to_end(stop, average_models)
 

@@ -77,6 +77,11 @@ class StudyRun:
             config, session.run_id, session.ledger, self._sweep.state, session.learned.counts
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no further round is trained."""
+        return self._sweep.finished
+
     def _describe_study(self) -> None:
         """Write what readers need to know about the tables and the data."""
         spec = data_spec(self._config, self._data)

@@ -350,14 +350,20 @@ class Stopping(RandomSampler):
 
 
 @pytest.mark.parametrize("hook", ["before", "after"])
-def test_a_sampler_may_end_the_study(hook: str, tmp_path: Path) -> None:
+def test_a_sampler_may_end_the_study(
+    hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It trains what was proposed before, and stays ended if it is resumed."""
+    prepared: list[Path] = []
+    ahead = "sweeper.sweep.planning.prepare_classes"
+    monkeypatch.setattr(ahead, lambda config, *_: prepared.append(config.run_dir))
     (tmp_path / "stopping.py").write_text(_STOPPING, encoding="utf-8")
     chosen = f"study.sampler={{name='stopping:Stopping', hook='{hook}'}}"
     config = study_in(tmp_path, bent(STUDY, chosen, "study.enqueue=[]", "schedule.parallel=2"))
     ended = sweeper.run(config)
     again = sweeper.run(config)
 
+    assert len(prepared) == 1, "the second session compiles nothing ahead"
     numbers = sorted(open_results(config.run_dir).trials()["trial_number"])
     assert numbers == [*range(len(numbers))]
     assert len(numbers) == 6 if hook == "before" else 4 <= len(numbers) < 12
