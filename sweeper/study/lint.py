@@ -71,7 +71,7 @@ def _no_pruner(name: str, options: Mapping[str, Any]) -> str | None:
 
 def _no_values(config: StudyConfig) -> str | None:
     """Why it has nothing to judge; None if it does."""
-    if config.own_class("pruner") or config.study.metric != N_PARAMETERS:
+    if config.own_class("pruner") or config.study.objectives != (N_PARAMETERS,):
         return None
     return f"it judges values of epochs, and {N_PARAMETERS} has none; remove study.pruner"
 

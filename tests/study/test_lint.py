@@ -148,6 +148,11 @@ def _first_pruned(config: StudyConfig) -> int | None:
             ["study.metric=n_parameters"],
             "it judges values of epochs, and n_parameters has none; remove study.pruner",
         ),
+        (
+            'name="median"',
+            ["study.metric=['n_parameters']"],
+            "it judges values of epochs, and n_parameters has none; remove study.pruner",
+        ),
         ('name="mine:Pruner"', ["study.metric=n_parameters"], ""),
         ('name="percentile",percentile=95.0', [], ""),
         (
