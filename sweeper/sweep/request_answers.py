@@ -17,8 +17,8 @@ def grant_to_enqueue(
 ) -> list[Request]:
     """The new requests for trials to propose that are granted, with the trials' numbers.
 
-    Nothing is granted if the study is asked for all its trials without them, or if the sampler has
-    stopped it.
+    Nothing is granted if the study is asked for all its trials without them, or if its own sampler
+    or pruner has stopped it.
     """
     if _is_grid(config) or is_stopped:
         return []
@@ -52,7 +52,8 @@ def answer_to_enqueue(
     if _is_grid(config):
         return Answer(False, GRID_ONLY)
     if is_stopped:
-        return Answer(False, "the sampler has called study.stop: it proposes no more trials")
+        found = "your sampler or pruner has called study.stop"
+        return Answer(False, f"{found}: no more trials are proposed")
     reason = f"all {n_proposals(config)} trials were proposed or enqueued already"
     hint = "ask again once the study has ended, and run it with a larger study.n_trials"
     return Answer(False, f"{reason}; {hint}")

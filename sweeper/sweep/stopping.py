@@ -15,7 +15,10 @@ from sweeper.trial import CUT_OFF, Reason, TrialState
 
 
 def n_unasked(n_trials: int, state: SweepState, *, is_stopped: bool) -> int:
-    """How many of `n_trials` may still be asked for; none if the sampler has stopped the study."""
+    """How many of `n_trials` may still be asked for.
+
+    None if the user's sampler or pruner has stopped the study.
+    """
     return 0 if is_stopped else max(0, n_trials - state.n_asked)
 
 

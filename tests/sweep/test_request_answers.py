@@ -41,6 +41,8 @@ def test_trials_to_propose_get_the_next_free_numbers_until_there_are_none() -> N
     answer = answer_to_enqueue(asked[0], state, CONFIG, is_stopped=False)
     assert answer == Answer(True, "trial 1 has these values")
     answer = answer_to_enqueue(asked[3], state, CONFIG, is_stopped=False)
+    stopped = answer_to_enqueue(asked[3], state, CONFIG, is_stopped=True)
+    assert stopped.text.startswith("your sampler or pruner has called study.stop")
     assert answer.text.startswith("all 4 trials were proposed or enqueued already; ask again")
 
 
