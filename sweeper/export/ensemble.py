@@ -219,8 +219,9 @@ def measure_again(
     known = read_trials(run_dir)
     complete = {*known.best(len(numbers))}
     if failed := [number for new, number in enumerate(numbers) if new not in complete]:
-        found = f"trial {failed[0]} did not complete with these seeds"
-        raise StudyError(Problem(str(run_dir.root), "", found, "try fewer or other seeds"))
+        found = f"trial {failed[0]} did not complete with these seeds, so nothing is averaged"
+        hint = "train with fewer seeds (--seeds N --fresh), or select another ensemble"
+        raise StudyError(Problem(str(run_dir.root), "", found, f"{hint} (sweeper ensemble)"))
     with preparing(again) as prepared:
         data = prepared()
     with jax_restored():

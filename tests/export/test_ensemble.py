@@ -464,6 +464,15 @@ def test_an_ensemble_of_fewer_trials_is_to_be_selected_again(
     write_ensemble(run_dir, two)
     assert late in said_by("confirm", str(root), "--ensemble", "--seeds", "2", "--quiet")
 
+    def incomplete(*_: object, **__: object) -> None:
+        raise StudyError("trial 1 did not complete")
+
+    monkeypatch.setattr("sweeper.export.ensemble.measure_again", incomplete)
+    for more, shown in (((), "finalists, each with 2 fresh seeds"), (("--json",), '"finalists"')):
+        with pytest.raises(StudyError, match="trial 1 did not complete"):
+            said_by("confirm", str(root), "--ensemble", "--seeds", "2", "--quiet", *more)
+        assert shown in capsys.readouterr().out
+
     run_dir.saved(record.members[0].trial).unlink()
     found = f"the weights of trial {record.members[0].trial} are not kept, but the ensemble "
     found += "averages them; select one with: python -m sweeper ensemble "
@@ -631,6 +640,8 @@ def test_an_ensemble_is_measured_again_with_fresh_seeds(study: Any, tmp_path: Pa
     for trial in (others[0], record.single):
         members = tuple(EnsembleMember(trial, member, member + 1) for member in (0, 1))
         assert "replicates of one trial" in not_repeatable(replace(record, members=members))
+    with pytest.raises(StudyError, match=r"trial 99 did not complete .*--seeds N --fresh"):
+        measure_again(found.config, two, [*numbers, 99])
     text = confirmation(measure_again(found.config, two, numbers)[-1], two)
     assert text.startswith("with fresh seeds, the ensemble is ")
 

@@ -25,8 +25,8 @@ from sweeper.cli.commands.arguments import (
 from sweeper.cli.commands.printing import print_exported, print_json, print_shown
 from sweeper.cli.commands.training import refuse_none_complete, train_study
 from sweeper.cli.console import announce
-from sweeper.errors import Problem, SetupError, StudyError, not_written
-from sweeper.results.ensemble import EnsembleRecord, outdated, read_ensemble
+from sweeper.errors import Problem, SetupError, StudyError, SweeperError, not_written
+from sweeper.results.ensemble import Again, EnsembleRecord, outdated, read_ensemble
 from sweeper.results.status import Status
 from sweeper.rundir import RunDir
 
@@ -83,16 +83,20 @@ def confirm(
         raise typer.Exit(code)
     rows, objectives = rank_finalists(found), found.config.study.objectives
     ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
-    again = ()
+    again: tuple[Again, ...] = ()
+    unmeasured: SweeperError | None = None
     if record is not None:
         numbers = [int(row["trial_number"]) for row in found.rows]
-        again = measure_again(found.config, record, numbers, trust_code=trust_code)
+        try:
+            again = measure_again(found.config, record, numbers, trust_code=trust_code)
+        except SweeperError as error:  # what was trained is shown first
+            unmeasured = error
     if as_json:
         margin = None if ahead is None else {**asdict(ahead), "is_clear": ahead.is_clear}
         answer = {"run_dir": str(found.config.run_dir), "finalists": rows, "lead": margin}
         averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
         print_json({**answer, **averaged})
-        raise typer.Exit(code)
+        raise unmeasured or typer.Exit(code)
     print_shown(*trial_tables.finalists_table(objectives[0], rows, seeds, ahead))
     if record is None:
         constrained = bool(found.config.study.constraints)
@@ -100,7 +104,8 @@ def confirm(
             print_shown(few)
     print_shown("")
     if record is not None:
-        print_shown(*trial_tables.ensemble_again(again, record), "")
+        if unmeasured is None:
+            print_shown(*trial_tables.ensemble_again(again, record), "")
         from sweeper.results.listing import read_trials
 
         known = read_trials(run_dir)
@@ -110,7 +115,7 @@ def confirm(
     if len(objectives) == 1:
         for way in trial_tables.after_confirming(run_dir, rows[0]):
             print_shown(way)
-    raise typer.Exit(code)
+    raise unmeasured or typer.Exit(code)
 
 
 def _ensemble_to_confirm(run_dir: RunDir, top: int | None) -> EnsembleRecord:
