@@ -17,9 +17,9 @@ from sweeper.errors import counted, listed
 from sweeper.results import formatting
 from sweeper.results.ensemble import Again, EnsembleRecord, confirmation, verdicts
 from sweeper.results.filter import heading
-from sweeper.results.ranking import is_feasible
+from sweeper.results.ranking import is_feasible, pareto_front, value_columns
 from sweeper.rundir import RunDir
-from sweeper.trial import Reason
+from sweeper.trial import Reason, TrialState
 
 if TYPE_CHECKING:
     from sweeper.export.confirm import Lead
@@ -144,14 +144,20 @@ def with_the_best(run_dir: RunDir, row: Record, *, averages: bool, has_ensemble:
 
 
 def finalists_table(
-    metric: str, records: Sequence[Record], seeds: int, lead: Lead | None
+    objectives: Mapping[str, str], records: Sequence[Record], seeds: int, lead: Lead | None
 ) -> Iterator[RenderableType]:
-    """Finalists by their value with fresh seeds, next to their value before."""
+    """Finalists by their value with fresh seeds, next to their value before.
+
+    `objectives` are metrics with their directions.
+    """
     known = ("rank", "trial", "mean", "std", "rank_before", "before", "feasible")
     others = [name for name in records[0] if name not in known]
     if not all(map(is_feasible, records)):
         others.insert(0, "feasible")
-    headings = ("rank", "trial", f"{metric}, mean", "deviation", *others, "rank before", "before")
+    metric, *further = (f"{name}, mean" for name in objectives)
+    named = dict(zip(value_columns(len(objectives))[1:], further, strict=True))
+    of_others = [named.get(name, name) for name in others]
+    headings = ("rank", "trial", metric, "deviation", *of_others, "rank before", "before")
     columns = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
     title = f"finalists, each with {seeds} fresh seeds"
     yield rows(title, headings, [[row[name] for name in columns] for row in records])
@@ -161,6 +167,9 @@ def finalists_table(
     if len(completed) < 2:
         only = f"only trial {completed[0]}" if completed else "no finalist"
         yield f"{only} completed with these seeds, so nothing is compared"
+        return
+    if len(objectives) > 1:
+        yield from _on_front(records, [*objectives.values()])
         return
     first, former = records[0], min(records, key=lambda row: row["rank_before"])
     # those of an ensemble may lack the study's best trial, if that completed later
@@ -259,6 +268,19 @@ def after_confirming(run_dir: RunDir, first: Record) -> Iterator[str]:
         number = first["trial"]
         again = _refit_again(run_dir, number)
         yield f"other commands still use the study's best; to continue with trial {number}: {again}"
+
+
+def _on_front(records: Sequence[Record], directions: Sequence[str]) -> Iterator[str]:
+    """Which finalists no other one dominates with their new means."""
+    known = [
+        {**row, "value": row["mean"], "trial_number": row["trial"], "state": TrialState.COMPLETE}
+        for row in records
+        if row["mean"] is not None
+    ]
+    front = [str(row["trial"]) for row in pareto_front(known, directions)]
+    if front:
+        trials = f"trials {listed(front)} are" if len(front) > 1 else f"only trial {front[0]} is"
+        yield f"with these means, {trials} on the Pareto front"
 
 
 def _infeasible(records: Sequence[Record]) -> Iterator[str]:

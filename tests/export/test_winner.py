@@ -273,6 +273,7 @@ def finalist(
     return known | {"rank_before": rank_before, "before": 0.9}
 
 
+METRIC = {"accuracy": "maximize"}
 met, violates = partial(finalist, feasible=True), partial(finalist, feasible=False)
 
 
@@ -346,11 +347,30 @@ def test_a_winner_is_confirmed_if_its_lead_over_feasible_finalists_exceeds_chanc
     records: list[dict[str, Any]], said: str
 ) -> None:
     """With 8 seeds of deviation 0.04 each, differences have a standard error of 0.02."""
-    table, _, *told = trial_tables.finalists_table("accuracy", records, 8, lead(records, 8))
+    table, _, *told = trial_tables.finalists_table(METRIC, records, 8, lead(records, 8))
     assert told == said.split("\n")
     assert isinstance(table, TextTable)
     has_column = "feasible" in [column.heading for column in table.columns]
     assert has_column == any(one.get("feasible") is False for one in records)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((10.0, 5.0, 20.0), "with these means, trials 15 and 3 are on the Pareto front"),
+        ((10.0, 10.0, 10.0), "with these means, only trial 15 is on the Pareto front"),
+    ],
+)
+def test_finalists_of_several_objectives_have_no_winner(
+    sizes: tuple[float, ...], said: str
+) -> None:
+    means = [finalist(1, 15, 1, 0.96), finalist(2, 3, 2, 0.90), finalist(3, 4, 3, 0.90)]
+    records = [{**row, "value_1": size} for row, size in zip(means, sizes, strict=True)]
+    both = {**METRIC, "n_parameters": "minimize"}
+    table, _, *told = trial_tables.finalists_table(both, records, 8, None)
+    assert told == [said]
+    assert isinstance(table, TextTable)
+    assert "n_parameters, mean" in [column.heading for column in table.columns]
 
 
 def test_a_single_finalist_is_not_called_the_first(command: CommandLine) -> None:

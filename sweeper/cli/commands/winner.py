@@ -81,7 +81,9 @@ def confirm(
     status, code = _train(found.config, start, trust_start, fresh=fresh, quiet=quiet)
     if status.state != "finished":
         raise typer.Exit(code)
-    rows, objectives = rank_finalists(found), found.config.study.objectives
+    study = found.config.study
+    objectives = dict(zip(study.objectives, study.directions, strict=True))
+    rows = rank_finalists(found)
     ahead = lead(rows, found.n_members) if len(objectives) == 1 else None
     again: tuple[Again, ...] = ()
     unmeasured: SweeperError | None = None
@@ -97,9 +99,9 @@ def confirm(
         averaged = {"ensemble": [asdict(one) for one in again]} if again else {}
         print_json({**answer, **averaged})
         raise unmeasured or typer.Exit(code)
-    print_shown(*trial_tables.finalists_table(objectives[0], rows, seeds, ahead))
+    print_shown(*trial_tables.finalists_table(objectives, rows, seeds, ahead))
     if record is None:
-        constrained = bool(found.config.study.constraints)
+        constrained = bool(study.constraints)
         if few := trial_tables.few_finalists(len(rows), top, constrained=constrained):
             print_shown(few)
     print_shown("")
