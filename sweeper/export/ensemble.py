@@ -103,7 +103,7 @@ class Candidates:
     all folds, whose mean `predict` returns. Predictions are probabilities or scaled numbers, shaped
     (models, rows, classes or targets); `val` are those for the rows that models are selected by.
     With folds these are the training rows, each predicted by the member that was validated on it.
-    `completed` is the number of complete trials of the study.
+    `completed` is the number of complete trials of the study, and `best` the best of them.
     """
 
     models: tuple[tuple[int, tuple[int, ...]], ...]
@@ -111,6 +111,7 @@ class Candidates:
     val: NDArray[Any]
     test: NDArray[Any]
     completed: int
+    best: int
 
 
 def select(predictions: NDArray[Any], y: Any, size: int, score: Score) -> list[int]:
@@ -372,7 +373,8 @@ def _predict_candidates(
             predict.append(_mean_of(of_folds))
             predictions.append(_of_folds(data, of_folds))
     val, test = map(np.stack, zip(*predictions, strict=True))
-    return Candidates(tuple(models), tuple(predict), val, test, known.n_complete)
+    (best,) = known.best(1)
+    return Candidates(tuple(models), tuple(predict), val, test, known.n_complete, best)
 
 
 def _kept_models(
@@ -478,6 +480,7 @@ def _select_and_measure(
         data=data.digest,
         folds=data.n_folds or 1,
         completed=found.completed,
+        best=found.best,
         importance={} if test is None else _importance(config, data, found, counts, score),
     )
 

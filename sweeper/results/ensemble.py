@@ -56,9 +56,10 @@ class Gain:
 class EnsembleRecord:
     """An ensemble of trials of one study.
 
-    It was chosen among `candidates` trained models, for `metric`. `single` is the best trial. With
-    folds, each candidate is the mean of the models of all `folds` folds. `validation` is measured
-    on validation rows by ensembles that were selected on the other half of them; `test` on the test
+    It was chosen among `candidates` trained models, for `metric`. `single` is the best trial whose
+    model is kept, and `best` that of the study; None in a file of an earlier version. With folds,
+    each candidate is the mean of the models of all `folds` folds. `validation` is measured on
+    validation rows by ensembles that were selected on the other half of them; `test` on the test
     rows by this one, None without test rows. `importance` is how much worse the ensemble is, on
     average, on test rows of which one column was shuffled; empty without test rows, or with too
     many columns. `data` is the digest of the prepared data, and `completed` the number of trials
@@ -76,6 +77,7 @@ class EnsembleRecord:
     importance: Mapping[str, float] = field(default_factory=dict[str, float])
     folds: int = 1
     completed: int | None = None
+    best: int | None = None
 
     @staticmethod
     def from_dict(body: Mapping[str, Any]) -> EnsembleRecord:
@@ -188,8 +190,9 @@ def outdated(
 
 
 def verdicts(record: EnsembleRecord) -> list[str]:
-    """What the ensemble gains, and whether boosted trees are better."""
-    return [sentence for sentence in (verdict(record), better_trees(record)) if sentence]
+    """What the ensemble gains, over which trial, and whether boosted trees are better."""
+    found = verdict(record), without_best(record), better_trees(record)
+    return [sentence for sentence in found if sentence]
 
 
 def latest_verdicts(
@@ -200,6 +203,16 @@ def latest_verdicts(
         return []
     again = outdated(record, run_dir, completed, settings)
     return [again] if again else verdicts(record)
+
+
+def without_best(record: EnsembleRecord) -> str:
+    """A sentence if the model of the study's best trial is not kept; else empty."""
+    if record.best in (None, record.single):
+        return ""
+    return (
+        f"the best trial here is trial {record.single}, the best of those whose models are kept; "
+        f"that of trial {record.best}, the best of the study, is not"
+    )
 
 
 def better_trees(record: EnsembleRecord) -> str:

@@ -686,6 +686,16 @@ def test_an_ensemble_of_the_best_trial_alone_is_called_so() -> None:
     assert verdict(record).startswith("the ensemble is trial 7 alone: no average of the 5 kept")
 
 
+def test_a_best_trial_without_a_model_is_named() -> None:
+    record = record_of(0.8, 0.9, 0.01, "maximize")
+    for best in (None, record.single):
+        assert verdicts(replace(record, best=best)) == [verdict(record)]
+    assert verdicts(replace(record, best=2))[1:] == [
+        "the best trial here is trial 7, the best of those whose models are kept; that of trial 2, "
+        "the best of the study, is not"
+    ]
+
+
 def test_too_few_complete_trials_are_named_as_the_reason(tmp_path: Path) -> None:
     config = study_in(tmp_path, DIGITS, "study.n_trials=1", "train.epochs=1")
     trained(config)
@@ -708,8 +718,11 @@ def test_trials_that_violate_a_constraint_are_neither_averaged_nor_finalists(
         assert {number for number, _ in found.models} == {*rows["trial_number"][rows["feasible"]]}
     again = finalists(run_dir, 6, 2).rows
     assert {row["trial_number"] for row in again} == {*rows["trial_number"][rows["feasible"]]}
-    for number in rows["trial_number"][rows["feasible"]][1:]:
-        run_dir.saved(int(number)).unlink()
+    best, *others = read_trials(run_dir).best(3)
+    run_dir.saved(best).unlink()
+    record = measure_ensemble(run_dir)
+    assert (record.best, record.single) == (best, others[0])
+    run_dir.saved(others[0]).unlink()
     with pytest.raises(StudyError, match="the weights of 1 trial are kept, and an ensemble needs"):
         measure_ensemble(run_dir)
 
