@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -144,11 +144,13 @@ def guess_rows(
     option: str = "--target",
     *,
     may_be_constant: bool = False,
+    named: Collection[str] = (),
     as_classes: bool = False,
 ) -> Guess:
     """What could be predicted from rows, as by `guess`, with the target `wanted` if not None.
 
-    `place` is what messages call the rows. With `as_classes`, the target is known to be classes,
+    `place` is what messages call the rows. Settings that are not guessed give `named` columns a
+    purpose, which may be to learn from them. With `as_classes`, the target is known to be classes,
     which dates as text may be.
 
     Raises:
@@ -165,7 +167,7 @@ def guess_rows(
     drop = useless_columns(raw, words)
     usable = replace(raw, drop=(*drop,))
     kept, dates = usable.features, _dates(usable)
-    if not kept and not may_be_constant:
+    if not kept and not may_be_constant and drop.keys().isdisjoint(named):
         raise DataError(_without_features(place, usable, drop, dates))
     used = replace(as_read, frame=whole.frame[[target, *kept]])
     as_missing = _words(used)

@@ -49,10 +49,15 @@ class PartialStudy:
         self._searched = {key for key, _ in flat_search(search)} if is_table(search) else set()
 
     def add(self, key: str, value: object) -> None:
-        """Add a setting, unless it is written or searched."""
+        """Add a setting, or a table without what is omitted, unless it is written or searched."""
         path = key.split(".")
+        if is_table(value):
+            value = {n: one for n, one in value.items() if f"{key}.{n}" not in self._omitted}
         is_new = with_default(self.settings, path, value) != self.settings
-        is_omitted = any(key == one or key.startswith(f"{one}.") for one in self._omitted)
+        # without its name, a table has no other settings
+        is_omitted = f"{key}.name" in self._omitted or any(
+            key == one or key.startswith(f"{one}.") for one in self._omitted
+        )
         if is_new and not is_omitted and key not in self._searched:
             self.settings = with_value(self.settings, path, value)
             self.raw = with_value(self.raw, path, value)
@@ -141,6 +146,8 @@ def complete_settings(
         is_suggested = is_in_memory and not has_search and _fits(draft, key)
         if draft.has(key) and (is_required or is_suggested):
             draft.add(key, value)
+    if is_in_memory and not has_search and "stratify" in tables["data"]["split"]:
+        _add_stratify(draft)
     return draft.raw
 
 
@@ -214,6 +221,12 @@ def _add_ways_to_read(draft: PartialStudy, guessed: Guess) -> None:
         draft.add("data.missing_target", "drop")
     if guessed.has_gaps:
         draft.add("data.impute", "median")
+
+
+def _add_stratify(draft: PartialStudy) -> None:
+    """Keep the proportions of classes in each split, unless a column says how to split."""
+    if not any(draft.written(f"data.split.{way}") for way in ("group", "time", "column")):
+        draft.add("data.split.stratify", True)
 
 
 def _add_objective(draft: PartialStudy, tables: RawTable, task: Task) -> None:

@@ -35,6 +35,8 @@ _ROWS_FILE = RunDir(Path()).rows.name
 _MAX_SHOWN = 6
 # a function that cannot be used leaves open which settings its table has
 _NAMES_KIND = ".function", ".program", ".name"
+# settings with which earlier versions did not leave out, as None, what is in them
+_INNER_TABLES = "data.split.", "study.pruner.", "study.sampler."
 
 
 def load_study(
@@ -86,28 +88,25 @@ def study_of_mapping(
     misspelt = unknown_omitted(omitted, settings)
     problems += [flaw.at(IN_MAPPING) for flaw in misspelt]
     of_data: tuple[Problem, ...] = ()
-    rows, guessed = None, None
+    rows, found = None, None
     try:
         rows = None if data is None else _rows(settings, data, by_argument=target is not None)
-        guessed = _guess(settings, rows)
+        found = _guess(settings, rows)
     except DataError as error:
         of_data = error.problems
     if data is not None:
         raw, settings = (_with_rows_file(tables, rows) for tables in (raw, settings))
+    guessed = None if found is None else _without_named(found, settings)
     full = complete_settings(raw, settings, guessed, omitted, is_in_memory=data is not None)
     config = _parse_or_report(full, texts, problems, of_data)
-    if rows is None or guessed is None:
+    if rows is None or found is None or guessed is None:
         return config
     _warn_of_left_out(guessed, settings)
     _warn_of_text_numbers(guessed, settings)
     configs = [_stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)]
-    for values, without in _of_earlier_versions(config, settings, guessed, omitted):
+    for values, without in _of_earlier_versions(config, settings, found, omitted):
         full = complete_settings(raw, settings, values, without, is_in_memory=True)
-        earlier = _parse(full, texts)
-        if config.study.folds is None:  # folds were not stratified
-            earlier = _stratified_if_possible(earlier, full, settings, texts, values)
-        else:
-            earlier = _not_stratified(earlier, full, settings, texts)
+        earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, values)
         configs.append(earlier.with_rows(rows))
     return reduce(lambda earlier, later: later.with_earlier(earlier), reversed(configs))
 
@@ -117,10 +116,15 @@ def _of_earlier_versions(
 ) -> Iterator[tuple[Guess, Collection[str]]]:
     """What earlier versions guessed, and which settings they left out, the latest one first."""
     folds, replicates = config.study.folds, written(settings, "study.replicates")
-    if folds is not None:
+    omitted = [key for key in omitted if not key.startswith(_INNER_TABLES)]
+    if written(settings, "data.split") is not None:
+        omitted.append("data.split")
+    yield guessed, omitted
+    if folds is not None:  # they were not stratified
+        omitted = [*omitted, "data.split.stratify"]
         yield guessed, omitted
     if (folds, replicates) != (None, None) or not isinstance(config.train, SupervisedTable):
-        omitted = (*omitted, "study.pruner")
+        omitted = [*omitted, "study.pruner"]
         yield guessed, omitted
     if guessed.unused:  # categories without rows counted as classes
         yield replace(guessed, values=guessed.values + guessed.unused, rarest=0), omitted
@@ -129,17 +133,10 @@ def _of_earlier_versions(
 def _stratified_if_possible(
     config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str], guessed: Guess
 ) -> StudyConfig:
-    """The study of `raw`; not stratified, if that is impossible and its splits are not written."""
+    """The study of `raw`; not stratified, if that is impossible and not asked for."""
     if guessed.has_each_class_in(split_sizes(config, guessed.rows)):
         return config
-    return _not_stratified(config, raw, settings, texts)
-
-
-def _not_stratified(
-    config: StudyConfig, raw: RawTable, settings: RawTable, texts: Sequence[str]
-) -> StudyConfig:
-    """The study of `raw`; not stratified, if its splits are not written."""
-    if config.data.split.stratify and written(settings, "data.split") is None:
+    if config.data.split.stratify and written(settings, "data.split.stratify") is None:
         return _parse(with_value(raw, ["data", "split", "stratify"], False), texts)
     return config
 
@@ -301,6 +298,7 @@ def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
             first,
             "target",
             may_be_constant=is_chosen,
+            named=_named_columns(settings),
             as_classes=isinstance(loss, str) and TASK_OF_LOSS.get(loss) == "classes",
         )
         # nothing is learnt from weights, so they may be constant
@@ -315,6 +313,21 @@ def _guess(settings: RawTable, rows: RowsInMemory | None) -> Guess | None:
     if not (is_table_file and needs_it and isinstance(path, str) and len(targets) == 1):
         return None
     return guess(Path(path), targets[0])
+
+
+def _named_columns(settings: RawTable) -> list[str]:
+    """The columns of rows that the settings give a purpose, besides the targets."""
+    categories = written(settings, "data.categorical_columns")
+    keys = ("data.weight", "data.split.group", "data.split.time", "data.split.column")
+    names = [written(settings, key) for key in keys]
+    names += categories if isinstance(categories, list) else []
+    return [name for name in names if isinstance(name, str)]
+
+
+def _without_named(guessed: Guess, settings: RawTable) -> Guess:
+    """The guess without the advice to drop columns that the settings name."""
+    named = _named_columns(settings)
+    return replace(guessed, drop={n: why for n, why in guessed.drop.items() if n not in named})
 
 
 def _in_order(raw: RawTable) -> RawTable:

@@ -191,6 +191,64 @@ def test_folds_are_stratified_if_each_has_rows_of_every_class(
 
 
 @pytest.mark.parametrize(
+    ("settings", "is_stratified"),
+    [
+        ({"data.split.seed": 1}, True),
+        ({"data.split": {"test": 0.2}}, True),
+        ({"data.split.stratify": None}, False),
+        ({"data.split.stratify": False}, False),
+        ({"data.split.group": "city"}, False),
+        ({"data.split.seed": 1, "search": SEARCH}, False),
+    ],
+)
+def test_splits_are_stratified_unless_the_mapping_splits_otherwise(
+    settings: dict[str, Any], is_stratified: bool
+) -> None:
+    study = sweeper.load_study(settings, data=HOUSES, target="is_new")
+    assert study.data.split.stratify == is_stratified
+
+
+def test_a_setting_within_a_table_can_be_left_out() -> None:
+    given = {"study.pruner.reduction_factor": None}
+    pruner = sweeper.load_study(given, data=HOUSES, target="price").canonical()["study"]["pruner"]
+    plain = {"study.pruner": {"name": "halving", "min_resource": 4}}
+    known = sweeper.load_study(plain, data=HOUSES, target="price").canonical()["study"]["pruner"]
+    assert pruner == known
+
+
+NUMBERED = HOUSES.assign(store=[f"s{n}" for n in range(300)], t=range(300), one="a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "before"),
+    [
+        ({"data.categorical_columns": ["t"]}, {"data.drop": ["store", "t", "one"]}),
+        ({"data.categorical_columns": ["store"]}, {"data.drop": ["store", "t", "one"]}),
+        ({"data.split.time": "t"}, {"data.drop": ["store", "t", "one"]}),
+        (
+            {"data.split": {"time": "t", "as_feature": True}},
+            {"data.drop": ["store", "t", "one"]},
+        ),
+        ({"data.split.seed": 1}, {"data.split.stratify": False}),
+        ({"data.split.stratify": None}, {"data.split.stratify": True}),
+        (
+            {"study.pruner.reduction_factor": None},
+            {"study.pruner": {"name": "halving", "min_resource": 4, "reduction_factor": 3}},
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:columns left out:UserWarning")
+def test_a_study_that_began_as_earlier_versions_read_the_mapping_resumes_as_it_began(
+    settings: dict[str, Any], before: dict[str, Any]
+) -> None:
+    now = sweeper.load_study(settings, data=NUMBERED, target="is_new")
+    named = {key: value for key, value in settings.items() if value is not None}
+    began = sweeper.load_study({**named, **before}, data=NUMBERED, target="is_new").canonical()
+    began["schedule"]["parallel"] = 8
+    assert reconcile(began, now.as_begun(began).canonical()).refused == ()
+
+
+@pytest.mark.parametrize(
     ("settings", "metric", "direction", "loss"),
     [
         ({}, "val_accuracy", "maximize", "cross_entropy"),
@@ -694,3 +752,26 @@ def test_columns_that_are_left_out_cause_a_warning() -> None:
     ):
         config = sweeper.load_study({}, data=HOUSES.assign(id=range(300)), target="price")
     assert config.data.drop == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "dropped"),
+    [
+        ({"data.categorical_columns": ["t", "one"]}, ("store",)),
+        ({"data.categorical_columns": ["store"]}, ("t", "one")),
+        ({"data.split": {"time": "t", "as_feature": True}}, ("store", "one")),
+        ({"data.split": {"group": "store"}}, ("t", "one")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:columns left out:UserWarning")
+def test_columns_that_the_settings_name_are_not_left_out(
+    settings: dict[str, Any], dropped: tuple[str, ...]
+) -> None:
+    config = sweeper.load_study(settings, data=NUMBERED, target="price")
+    assert config.data.drop == dropped
+
+
+def test_a_named_category_may_be_all_that_there_is_to_learn_from() -> None:
+    rows = HOUSES[["price"]].assign(store=[f"s{n}" for n in range(300)])
+    given = {"data.categorical_columns": ["store"]}
+    assert sweeper.load_study(given, data=rows, target="price").data.drop == ()
