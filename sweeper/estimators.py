@@ -33,7 +33,7 @@ from sweeper import api
 from sweeper.config.kinds import is_function
 from sweeper.config.study import EDITION
 from sweeper.config.train import better, column_of
-from sweeper.data.columns import as_pandas
+from sweeper.data.columns import as_pandas, with_columns
 from sweeper.data.identity import EXACT, written
 from sweeper.errors import (
     FitError,
@@ -371,7 +371,7 @@ class _Sweep(BaseEstimator, ABC):
             own.pop("data.split.test")
         replaced = {key for key in own for other in settings if f"{other}.".startswith(f"{key}.")}
         own = {key: value for key, value in own.items() if key not in replaced}
-        return load_study({**own, **settings}, data=data.assign(**_by_name(learnt)))
+        return load_study({**own, **settings}, data=with_columns(data, _by_name(learnt)))
 
     @abstractmethod
     def _of_task(
@@ -520,7 +520,7 @@ class SweepClassifier(ClassifierMixin, _Sweep):
         if self._is_text:
             return targets
         codes = np.searchsorted(self.classes_, targets.iloc[:, 0].to_numpy())
-        return targets.assign(**{targets.columns[0]: self._classes_as_learnt(edition)[codes]})
+        return with_columns(targets, {targets.columns[0]: self._classes_as_learnt(edition)[codes]})
 
     def _of_targets(self, settings: Mapping[str, Any], edition: int) -> Mapping[str, Any]:
         """`settings` with the weights of classes by the names that the study gives them.
@@ -632,7 +632,7 @@ def _of_polars(table: Any) -> pd.DataFrame:
         and is_integer_dtype(exact[name].dtype)
         and (found[name].abs() >= EXACT).any()
     ]
-    return found.assign(**{name: exact[name] for name in changed})
+    return with_columns(found, {name: exact[name] for name in changed})
 
 
 def _weights(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:

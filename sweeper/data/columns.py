@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -64,7 +64,15 @@ def plain(
     columns = {str(name): frame[name] for name in frame}
     found = {name: _plain(column, name in categories) for name, column in columns.items()}
     changed = {name: column for name, column in found.items() if column is not columns[name]}
-    return (frame.assign(**changed) if changed else frame), declared
+    return with_columns(frame, changed), declared
+
+
+def with_columns(frame: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """The table with these columns, whatever their names: `assign` takes none called `self`."""
+    found = frame.copy(deep=False)
+    for name, column in columns.items():
+        found[name] = column
+    return found
 
 
 def native(frame: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +191,7 @@ def as_floats(frame: pd.DataFrame, decimal: str) -> NDArray[np.float64]:
     texts = [str(name) for name in frame if isinstance(frame[name].dtype, pd.StringDtype)]
     if texts and decimal != ".":
         pointed = {name: frame[name].str.replace(decimal, ".", regex=False) for name in texts}
-        frame = frame.assign(**pointed)
+        frame = with_columns(frame, pointed)
     return frame.to_numpy(np.float64)
 
 

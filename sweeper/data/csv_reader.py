@@ -17,7 +17,7 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_integer_dtype
 
 from sweeper.config.study import EDITION
-from sweeper.data.columns import is_number, repeated_headers
+from sweeper.data.columns import is_number, repeated_headers, with_columns
 from sweeper.data.compression import DAMAGE
 from sweeper.data.csv_dialect import EXCEL_LINE, has_single_quotes, likely_dialect
 from sweeper.data.csv_file import FIRST_ROWS, SEPARATORS, CsvFile, Dialect
@@ -137,7 +137,7 @@ def _as_written(
             changed[name] = _integers(texts[name], frame[name])
         elif _differs(texts[name], frame[name], file.dialect.decimal):
             changed[name] = texts[name]
-    return frame.assign(**{name: one for name, one in changed.items() if one is not None})
+    return with_columns(frame, {n: one for n, one in changed.items() if one is not None})
 
 
 def _is_doubtful(column: pd.Series[Any], is_category: bool) -> bool:

@@ -18,13 +18,15 @@ from pandas.api.types import (
     is_numeric_dtype,
 )
 
+from sweeper.data.columns import with_columns
+
 _NUMBERS = ("boolean", "decimal", "floating", "integer", "mixed-integer-float")
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:
     """The columns as numbers, booleans or text; others are unchanged."""
     changed = {str(name): _plain(frame[name]) for name in frame if not _is_plain(frame[name])}
-    return frame.assign(**changed) if changed else frame
+    return with_columns(frame, changed)
 
 
 def _is_plain(column: pd.Series[Any]) -> bool:

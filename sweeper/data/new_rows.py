@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.data.columns import native, strays
+from sweeper.data.columns import native, strays, with_columns
 from sweeper.data.compression import suffix_of
 from sweeper.data.csv_dialect import hides_utf_8, is_utf_8, likely_dialect
 from sweeper.data.csv_file import CSV_SUFFIXES, USUAL, CsvFile, Dialect
@@ -173,7 +173,7 @@ def _csv_rows(file: CsvFile, transform: Transform) -> pd.DataFrame:
         # pandas leaves a column as it is written if any cell is text
         if name in frame and isinstance(frame[name].dtype, pd.StringDtype):
             changed[name] = _with_decimals(file, frame[name], transform.decimal)
-    return frame.assign(**changed)
+    return with_columns(frame, changed)
 
 
 def _refuse_commas(file: CsvFile, texts: pd.Series[Any], of_study: str) -> None:

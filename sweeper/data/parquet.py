@@ -23,7 +23,7 @@ from pandas.api.types import (
 
 from sweeper.config import StudyConfig
 from sweeper.config.data import ParquetTable
-from sweeper.data.columns import cells, is_number
+from sweeper.data.columns import cells, is_number, with_columns
 from sweeper.data.files import POINTER, UnfitTableError, folders_of, is_pointer, parquet_files
 from sweeper.data.identity import EXACT, KnownValues, number_of, written
 from sweeper.data.memory import FEWER, describe_excess
@@ -134,7 +134,7 @@ def parquet_table(
         for name, values in (partitions or {}).items()
         if name not in frame
     }
-    return frame.assign(**added) if added else frame
+    return with_columns(frame, added)
 
 
 def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -150,7 +150,7 @@ def with_categories(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
         column = with_integers(frame[[name]], [path], [name])[name]
         if not isinstance(column.dtype, pd.CategoricalDtype):
             changed[name] = column.astype("category")
-    return frame.assign(**changed) if changed else frame
+    return with_columns(frame, changed)
 
 
 def with_integers(
@@ -240,7 +240,8 @@ def _with_large_integers(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
     typed = with_text_labels(
         pd.read_parquet(path, columns=names, dtype_backend="numpy_nullable", **_ALONE)
     )
-    return frame.assign(**{n: typed[n].array for n in names if is_integer_dtype(typed[n].dtype)})
+    exact = {n: typed[n].array for n in names if is_integer_dtype(typed[n].dtype)}
+    return with_columns(frame, exact)
 
 
 def _has_large(column: pd.Series[Any]) -> bool:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from sweeper.config import StudyConfig
-from sweeper.data.columns import as_floats, with_points, without_fractions, without_strays
+from sweeper.data.columns import (
+    as_floats,
+    with_columns,
+    with_points,
+    without_fractions,
+    without_strays,
+)
 from sweeper.data.csv_file import CsvFile
 from sweeper.data.text_numbers import TextNumbers, gap_words, text_numbers
 from sweeper.errors import Problem, counted, did_you_mean, listed
@@ -132,7 +138,7 @@ class RawData:
             whole |= {
                 name: without_strays(frame[name], self.frame[name], self.decimal) for name in names
             }
-        return replace(self, frame=frame.assign(**whole), kept=kept)
+        return replace(self, frame=with_columns(frame, whole), kept=kept)
 
     def places(self, rows: Sequence[int]) -> str:
         """Where the user finds `rows`: the lines of the file, whose header is line 1."""

@@ -775,3 +775,11 @@ def test_a_named_category_may_be_all_that_there_is_to_learn_from() -> None:
     rows = HOUSES[["price"]].assign(store=[f"s{n}" for n in range(300)])
     given = {"data.categorical_columns": ["store"]}
     assert sweeper.load_study(given, data=rows, target="price").data.drop == ()
+
+
+@pytest.mark.parametrize("name", ["is_new", "city", "price"])
+def test_a_column_may_be_called_self(name: str) -> None:
+    rows = HOUSES.rename(columns={name: "self"}).astype({"rooms": "Int64"})
+    target = "self" if name == "price" else "price"
+    data = prepare(sweeper.load_study({}, data=rows, target=target))
+    assert "self" in {column.name for column in data.columns}
