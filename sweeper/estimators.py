@@ -426,6 +426,9 @@ class _Sweep(BaseEstimator, ABC):
             if key in _DERIVED:
                 found, hint = "fit sets it", "remove it"
                 raise FitError(Problem("settings", key, found, hint))
+        if settings.get("results.keep_models") == 0:
+            found, hint = "0 keeps no model to predict with", "write 1 or more"
+            raise FitError(Problem("settings", "results.keep_models", found, hint))
         return settings
 
     def _judges_by_function(self, settings: Mapping[str, Any]) -> bool:

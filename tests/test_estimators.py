@@ -345,6 +345,10 @@ def test_too_few_rows_for_an_ensemble_or_for_r2_are_warned_about_or_judged_other
         ),
         ({"settings": ["x"]}, "settings: ['x'] is not a mapping; pass a dict of settings"),
         (
+            {"settings": {"results": {"keep_models": 0}}},
+            "settings: results.keep_models: 0 keeps no model to predict with; write 1 or more",
+        ),
+        (
             {"metric": "r2"},
             "metric: r2 does not fit the loss cross_entropy; write one of accuracy, "
             "balanced_accuracy, f1, auroc, average_precision, log_loss, or "
