@@ -207,7 +207,7 @@ def probabilities(rows):
 
 
 def predict(rows):
-    """The class of each row, by its name in the data, or numbers in the units of the data."""
+    """The class of each row, as in the data, or numbers in the units of the data."""
     if DATA["class_names"]:
         return FIRST.labels_of(DATA["classes"])[probabilities(rows).argmax(axis=1)]
     return FIRST.predictions(_mean(lambda model: model.outputs(rows)))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeper.data.csv_file import USUAL, Dialect, format_settings
-from sweeper.data.identity import written
+from sweeper.data.identity import labels_of, written
 from sweeper.data.new_rows import NewRows, read_rows
 from sweeper.data.transform import LEAST_BEYOND, Transform
 from sweeper.errors import (
@@ -224,9 +224,17 @@ def _columns(
         yield from zip(targets, map(_shortest, *numbers), strict=True)
         return
     probabilities, chosen = saved.probabilities_by(outputs), saved.classes_by(outputs)
-    yield targets[0], np.array(saved.class_names, object)[chosen].tolist()
+    classes = classes_to_write(saved.class_names, saved.info["data"]["transform"]["classes"])
+    yield targets[0], classes[chosen].tolist()
     for name, column in zip(saved.class_names, probabilities.T, strict=True):
         yield f"probability of {name}", _shortest(column, np.nextafter(column, 0))
+
+
+def classes_to_write(names: Sequence[str], values: Sequence[Any]) -> NDArray[Any]:
+    """Classes as they are in the data if these are integers or booleans; else their names."""
+    labels = labels_of(values)
+    is_named_so = labels.dtype.kind in "biu" and [*map(written, values)] == [*names]
+    return labels if is_named_so else np.array(names, object)
 
 
 def _shortest(numbers: NDArray[Any], others: NDArray[Any]) -> list[float]:

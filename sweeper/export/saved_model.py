@@ -177,8 +177,9 @@ class SavedModel:
         return np.asarray(outputs if self.part_of_data is None else outputs[self.part_of_data])
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """The class of each row, by its name in the study's data, or numbers in their own unit.
+        """The class of each row, as in the study's data, or numbers in their own unit.
 
+        The data of scikit-learn has its classes as integers, whose names are `class_names`.
         For one target the shape is (rows,), for several (rows, targets).
         """
         outputs, data = self.outputs(rows), self.info["data"]

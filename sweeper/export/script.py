@@ -556,7 +556,7 @@ def _predict(spec: Mapping[str, Any]) -> str:
 
 _PREDICT = '''\
 def predict(rows):
-    """The class of each row, by its name in the data, or numbers in the units of the data."""
+    """The class of each row, as in the data, or numbers in the units of the data."""
     return predictions(outputs(rows))
 
 

@@ -26,10 +26,11 @@ from sweeper.data.prepare import read
 from sweeper.data.split import split_rows
 from sweeper.errors import DataError, SetupError
 from sweeper.export import export, predict
-from sweeper.export.predict import predict_table, written_range
+from sweeper.export.predict import classes_to_write, predict_table, written_range
 from sweeper.export.saved_model import SavedModel, UnknownCategoryWarning
 from sweeper.programs.saved_file import content_of, read_saved
 from sweeper.results.formatting import number
+from sweeper.results.predictions import Predictions
 from tests.command_line import CommandLine
 
 STUDY = """\
@@ -429,6 +430,26 @@ def test_no_kept_column_is_replaced_by_a_prediction(best: Path, tmp_path: Path) 
     assert columns[4:6] == ["kind", "predicted kind"]
     assert columns[-4:-2] == ["predicted predicted kind", "predicted probability of No"]
     assert [*pd.read_parquet(io.BytesIO(found.as_parquet()))] == columns
+
+
+@pytest.mark.parametrize(
+    ("values", "names", "expected"),
+    [
+        ((7, 8), ("7", "8"), [7, 8]),
+        ((0, 2**63), ("0", "9223372036854775808"), [0, 2**63]),
+        ((False, True), ("False", "True"), [False, True]),
+        ((0, 1), ("setosa", "virginica"), ["setosa", "virginica"]),
+        ((0.5, 2.0), ("0.5", "2"), ["0.5", "2"]),
+        (("01", "1"), ("01", "1"), ["01", "1"]),
+    ],
+)
+def test_predicted_classes_have_the_type_that_they_have_in_the_data(
+    values: tuple[Any, ...], names: tuple[str, ...], expected: list[Any]
+) -> None:
+    found = Predictions(pd.DataFrame(index=[0, 1]), {"y": classes_to_write(names, values).tolist()})
+    stored = pd.read_parquet(io.BytesIO(found.as_parquet()))["y"].tolist()
+    assert ([*map(type, stored)], stored) == ([*map(type, expected)], expected)
+    assert found.as_csv().splitlines() == ["y", *names]
 
 
 def test_a_column_that_parquet_cannot_store_is_refused(best: Path, tmp_path: Path) -> None:
