@@ -241,7 +241,7 @@ def _parquet(path: Path, transform: Transform, keep: Collection[str]) -> pd.Data
     wanted = {name: values for name, values in of_directories if name in columns}
     of_all = {name for name, values in wanted.items() if len({*values}) == 1}
     texts = [one.name for one in transform.categories]
-    frame = parquet_table(paths, partitions=wanted, texts=texts, preferred=of_all)
+    frame = parquet_table(paths, keep, wanted, texts=texts, preferred=of_all)
     return with_integers(frame, paths, frame.columns if ALL in keep else keep)
 
 

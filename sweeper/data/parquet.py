@@ -164,7 +164,9 @@ def with_integers(
     of_integers = set.intersection(
         *({one.name for one in schema if pa.types.is_integer(one.type)} for schema in schemas)
     )
-    floats = [name for name in {*names} & of_integers if is_float_dtype(frame[name].dtype)]
+    # an index that is not wanted is only in the files
+    there = {*names} & of_integers & {*frame}
+    floats = [name for name in there if is_float_dtype(frame[name].dtype)]
     return frame.astype(dict.fromkeys(floats, "Int64"))
 
 

@@ -192,6 +192,36 @@ def test_a_pointer_of_git_lfs_is_named(
 
 
 @pytest.mark.parametrize(
+    ("keep", "kept"),
+    [
+        (("id",), {"id": [5, 6]}),
+        (("id", "n"), {"id": [5, 6], "n": [1, 2]}),
+        (("all",), {"x": [0.0, 1.0], "y": [0.0, 1.0], "z": [0.0, 1.0], "n": [1, 2]}),
+    ],
+)
+def test_an_index_of_a_parquet_file_is_kept_if_it_is_named(
+    keep: tuple[str, ...],
+    kept: Mapping[str, list[float]],
+    transforms: Mapping[str, Transform],
+    tmp_path: Path,
+) -> None:
+    rows = pd.DataFrame({key: [0.0, 1.0] for key in "xyz"} | {"n": [1, 2]})
+    rows.set_index(pd.Index([5, 6], name="id")).to_parquet(tmp_path / "new.parquet")
+    found = read_rows(tmp_path / "new.parquet", transforms["csv"], {"t"}, keep).kept
+    assert found.to_dict("list") == kept
+
+
+@pytest.mark.parametrize("keep", ["__index_level_0__", "ids"])
+def test_an_index_without_the_name_to_keep_is_refused(
+    keep: str, transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    rows = pd.DataFrame({key: [0.0, 1.0] for key in "xyz"}, index=[5, 6])
+    rows.to_parquet(tmp_path / "new.parquet")
+    with pytest.raises(DataError, match=f"no column '{keep}'"):
+        read_rows(tmp_path / "new.parquet", transforms["csv"], {"t"}, [keep])
+
+
+@pytest.mark.parametrize(
     ("others", "kept"),
     [([1.5, 2.5], [1.0, None, 1.5, 2.5]), ([3.0, 4.0], [1.0, None, 3.0, 4.0])],
 )
