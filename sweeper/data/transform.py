@@ -218,6 +218,8 @@ class Transform:
         if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
             raise UnfitRowsError("a list of dicts", "convert it to a table: pandas.DataFrame(rows)")
         rows = _of_pandas(rows)
+        if hasattr(rows, "iloc"):
+            rows = _with_text_labels(rows)
         if hasattr(rows, "to_frame") and hasattr(rows, "iloc"):  # a pandas Series is one row
             rows = dict(rows.items())
         if hasattr(rows, "columns") and hasattr(rows, "iloc"):
@@ -424,6 +426,15 @@ def _of_pandas(rows: Any) -> Any:
     from sweeper.data.columns import as_pandas
 
     return as_pandas(rows)
+
+
+def _with_text_labels(rows: Any) -> Any:
+    """A pandas table or row with names of columns as text, as a study has them.
+
+    Unchanged if two of them would be the same.
+    """
+    names = [*map(str, rows.keys())]
+    return rows.set_axis(names, axis=rows.ndim - 1) if len({*names}) == len(names) else rows
 
 
 def _scaling(body: Mapping[str, Any] | None) -> Scaling | Quantiles | None:

@@ -452,6 +452,9 @@ def warn_of(what, places, then=""):
 
 def features(rows):
     \"""The model inputs: rows filled, scaled and encoded as in training.\"""
+    if hasattr(rows, "iloc"):  # in pandas, names of columns may be numbers
+        names = [*map(str, rows.keys())]
+        rows = rows.set_axis(names, axis=rows.ndim - 1) if len({{*names}}) == len(names) else rows
     if not (hasattr(rows, "keys") or hasattr(rows, "columns")):
         columns = np.reshape(rows, (len(rows), -1)).T
         rows = dict(zip(DATA["columns"], columns, strict=True))

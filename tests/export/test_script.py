@@ -61,6 +61,16 @@ def test_numbers_in_another_precision_are_ranked_as_in_training(trained: str, ne
         np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
+def test_names_of_columns_may_be_integers_as_in_the_table_of_the_study() -> None:
+    columns, categories = ("0", "1"), (replace(LEARNT.categories[0], name="1"),)
+    learnt = replace(LEARNT, columns=columns, numbers=("0",), categories=categories)
+    rows = ROWS.set_axis([0, 1], axis=1)
+    expected = LEARNT.of(ROWS, precision="float32")
+    for features in both(learnt).values():
+        np.testing.assert_array_equal(features(rows), expected)
+        np.testing.assert_array_equal(features(rows.iloc[0]), expected[:1])
+
+
 def test_numbers_too_large_for_the_precision_are_refused_though_their_ranks_are_not() -> None:
     for features in both(LEARNT).values():
         with pytest.raises(ValueError, match="too large for float32"):
