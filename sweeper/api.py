@@ -463,7 +463,8 @@ def _session(
 
     recorded = None if asked.plan_file is None else read_plan(asked.plan_file, config, data)
     if start is not None:
-        warm_start.check_fits(config, start, data)
+        has_begun = not asked.fresh and RunDir(config.run_dir).ledger.exists()
+        warm_start.check_fits(config, start, data, has_begun=has_begun)
         for warning in warm_start.describe_start(config, start, data):
             observer(Warned(warning))
     return session.open_session(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sweeper.config.toml import toml_value
 from sweeper.config.train import UserProgramTable
 from sweeper.config.trust import NOWHERE, Code, building_functions
 from sweeper.data.dataset import Dataset, Edges
+from sweeper.data.identity import written
 from sweeper.errors import Problem, SetupError, StudyError, listed
 from sweeper.programs.build import Programs
 from sweeper.programs.continued import (
@@ -74,8 +76,11 @@ def _place_of_code(config: StudyConfig, file: SavedFile, trusted: bool) -> Path:
     return config.base_dir if place == NOWHERE else place
 
 
-def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
+def check_fits(config: StudyConfig, start: SavedStart, data: Dataset, *, has_begun: bool) -> None:
     """Refuse data with other features or targets than the model was trained on.
+
+    If the study `has_begun`, or trains trials of such a study again, it may have other ordinal
+    categories, which earlier versions did not compare.
 
     Raises:
         StudyError: with the first difference.
@@ -84,6 +89,8 @@ def check_fits(config: StudyConfig, start: SavedStart, data: Dataset) -> None:
     saved, name = start.file.record["data"], start.file.name
     other = _first_other("feature", [*saved["feature_names"]], [*data.feature_names])
     other = other or _first_other("class", [*saved["class_names"]], [*data.class_names])
+    if not (has_begun or (config.repeats_split and not config.is_refit)):
+        other = other or _other_categories(start, data)
     found = f"{name} was trained on other data: {other}" if other else ""
     if not found and saved["spec"]["out_size"] != data.out_size:
         found = f"{name} has {saved['spec']['out_size']} outputs, not {data.out_size}"
@@ -110,6 +117,11 @@ def describe_start(config: StudyConfig, start: SavedStart, data: Dataset) -> Ite
     """What trials do not take over from the saved model, or not in the same unit."""
     yield from _other_unit(start, data)
     yield from _other_order(start, data)
+    if other := _other_categories(start, data):
+        yield (
+            f"{start.file.name} was trained on other data: {other}; its first outputs take some "
+            "categories for others, so start a new study from another model"
+        )
     if config.study.replicates > 1:
         yield (
             f"all {config.study.replicates} replicates of a trial start with the weights of the "
@@ -239,6 +251,27 @@ def _of_model(settings: Settings) -> dict[str, Any]:
     structure = settings.structure() | traced
     own = {key: value for key, value in structure.items() if key.startswith("model.")}
     return {key: value for key, value in own.items() if without_names(key) != _NUMBER}
+
+
+def _other_categories(start: SavedStart, data: Dataset) -> str:
+    """The first ordinal column with other categories in the study; empty if there is none.
+
+    With one input per category, names of features show the difference.
+    """
+    if data.transform.get("one_hot", True):
+        return ""
+    saved = start.file.record["data"].get("transform", {}).get("categories", ())
+    known = {one["name"]: one["values"] for one in saved}
+    for one in data.transform["categories"]:
+        before, here = (
+            ["a missing value" if value is None else f"'{written(value)}'" for value in values]
+            for values in (known.get(one["name"], one["values"]), one["values"])
+        )
+        for place, (saved_value, value) in enumerate(zip_longest(before, here, fillvalue="none")):
+            if saved_value != value:
+                what = f"category {place} of '{one['name']}'"
+                return f"its {what} is {saved_value}, the study's {value}"
+    return ""
 
 
 def _other_bins(saved: Iterable[tuple[str, Edges]], own: Iterable[tuple[str, Edges]]) -> str:

@@ -22,7 +22,7 @@ from sweeper.programs.saved_file import MODEL_FILE
 from sweeper.results.events import Event, RoundClosed, Warned
 from sweeper.rundir import RunDir
 from sweeper.sweep.verify import verify
-from sweeper.sweep.warm_start import describe_start, find_start
+from sweeper.sweep.warm_start import check_fits, describe_start, find_start
 from tests.command_line import STUDY, CommandLine
 from tests.digest import deterministic_digest
 from tests.in_process import prepared, study_in, trained
@@ -427,6 +427,34 @@ def test_equal_weights_of_replicates_and_another_order_of_targets_are_reported(
             "low and high in this order, but this study high and low, so its first outputs are "
             'those of other targets; for a new study, write data.target = ["low", "high"]'
         ]
+
+
+def test_other_ordinal_categories_are_refused_and_reported_if_the_study_has_begun(
+    tmp_path: Path,
+) -> None:
+    for name, kinds in (("first", "abc"), ("other", "abd")):
+        rows = "".join(f"{kinds[row % 3]},{row % 2}\n" for row in range(60))
+        (tmp_path / f"{name}.csv").write_text(f"kind,bought\n{rows}", encoding="utf-8")
+    few = "search={}", "study.n_trials=1", "train.batch_size=8", "train.epochs=1"
+    table = "data={{source='csv',path='{}.csv',target='bought',categorical='{}'}}".format
+    first, _ = run(tmp_path, "first", *few, table("first", "ordinal"))
+    export(first.root, 0, 0, tmp_path / "saved")
+
+    def checked(*data: str) -> list[str]:
+        again = configured(tmp_path, "again", *few, table(*data))
+        start = find_start(again, RunDir(again.run_dir), tmp_path / "saved", fresh=True)
+        assert start is not None
+        check_fits(again, start, prepared(again), has_begun=True)
+        told = [*describe_start(again, start, prepared(again))]
+        check_fits(again, start, prepared(again), has_begun=False)
+        return [one for one in told if "categor" in one]
+
+    assert checked("first", "ordinal") == []
+    found = "was trained on other data: its category 2 of 'kind' is 'c', the study's 'd'; start"
+    with pytest.raises(StudyError, match=found):
+        checked("other", "ordinal")
+    with pytest.raises(StudyError, match="has 1 feature names, the study has 3"):
+        checked("other", "onehot")
 
 
 @pytest.mark.parametrize(("before", "now"), [("standard", "none"), ("none", "standard")])
