@@ -119,6 +119,7 @@ class StudyConfig(Table):
 
     _source: Source = PrivateAttr()
     _rows: StudyRows | None = PrivateAttr(None)
+    _following: tuple[str, ...] = PrivateAttr(())
     _earlier: Self | None = PrivateAttr(None)
     _repeats_split: bool = PrivateAttr(False)
 
@@ -195,11 +196,16 @@ class StudyConfig(Table):
         """The rows that are read instead of the file that `data.path` names; None for others."""
         return self._rows
 
-    def with_rows(self, rows: StudyRows) -> Self:
-        """The same study, whose rows are these."""
+    def with_rows(self, rows: StudyRows, following: Iterable[str] = ()) -> Self:
+        """The same study, whose rows are these; settings with the dotted keys follow from them."""
         config = self.model_copy()
         config._rows = rows
+        config._following = (*following,)
         return config
+
+    def follows_from_rows(self, key: str) -> bool:
+        """Whether nobody has written the setting at the dotted key: it follows from the rows."""
+        return any(f"{key}.".startswith(f"{one}.") for one in self._following)
 
     def with_earlier(self, earlier: Self) -> Self:
         """The same study, which an earlier version would have completed as `earlier`."""

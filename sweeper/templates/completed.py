@@ -35,6 +35,12 @@ _REQUIRED = (
     *("study.n_trials", "model.depth", "model.width", "optimizer.lr"),
     *("train.loss", "train.epochs", "train.batch_size"),
 )
+# settings that differ by the rows, if nobody writes them
+OF_ROWS = (
+    *("data.drop", "data.missing_target", "data.impute", "data.scale", "data.class_weights"),
+    *("data.split.stratify", "model.numbers", "model.n_bins", "search.model.width"),
+    *("train.loss", "train.metrics", "train.batch_size", "study.metric", "study.direction"),
+)
 
 
 class PartialStudy:

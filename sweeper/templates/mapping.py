@@ -24,7 +24,7 @@ from sweeper.config.train import TASK_OF_LOSS, SupervisedTable
 from sweeper.data.sizes import split_sizes
 from sweeper.errors import DataError, Problem, ProblemKind, StudyError, listed, warn_caller
 from sweeper.rundir import RunDir
-from sweeper.templates.completed import complete_settings
+from sweeper.templates.completed import OF_ROWS, complete_settings
 
 if TYPE_CHECKING:
     from sweeper.data.guess import Guess
@@ -103,11 +103,13 @@ def study_of_mapping(
         return config
     _warn_of_left_out(guessed, settings)
     _warn_of_text_numbers(guessed, settings)
-    configs = [_stratified_if_possible(config, full, settings, texts, guessed).with_rows(rows)]
+    following = [key for key in OF_ROWS if written(settings, key) is None]
+    config = _stratified_if_possible(config, full, settings, texts, guessed)
+    configs = [config.with_rows(rows, following)]
     for values, without in _of_earlier_versions(config, settings, found, omitted):
         full = complete_settings(raw, settings, values, without, is_in_memory=True)
         earlier = _stratified_if_possible(_parse(full, texts), full, settings, texts, values)
-        configs.append(earlier.with_rows(rows))
+        configs.append(earlier.with_rows(rows, following))
     return reduce(lambda earlier, later: later.with_earlier(earlier), reversed(configs))
 
 

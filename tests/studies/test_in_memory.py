@@ -26,6 +26,7 @@ from sweeper.data.prepare import prepare
 from sweeper.errors import DataError, StudyError
 from sweeper.results.events import StudyOpened
 from sweeper.rundir import RunDir
+from sweeper.sweep.session.reconcile import reconcile, refusals
 from sweeper.sweep.verify import verify
 from tests.digest import deterministic_digest
 from tests.processes import ROOT
@@ -82,6 +83,34 @@ def test_other_rows_are_refused(whole: RunDir) -> None:
         study = sweeper.load_study(given, data=other, target="price")
         with pytest.raises(StudyError, match=f"^in the mapping: data: {began}"):
             use(study)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("settings", "follows"),
+    [
+        ({}, {"data.drop": True, "train.batch_size": True, "search.model.width": True}),
+        ({"data": {"scale": "none"}, "study.seed": 1}, {"data.scale": False, "study.seed": False}),
+        (
+            {"train.batch_size": 2, "data.drop": ["city"]},
+            {"train.batch_size": False, "data.drop": False},
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:columns left out:UserWarning")
+def test_settings_that_follow_from_other_rows_are_not_called_changed_by_the_user(
+    settings: dict[str, Any], follows: dict[str, bool], tmp_path: Path
+) -> None:
+    given = {"results.dir": tmp_path}
+    began = sweeper.load_study(given, data=pd.concat([HOUSES] * 4), target="price").canonical()
+    rows = HOUSES.assign(id=range(200))
+    now = sweeper.load_study({**given, **settings}, data=rows, target="price")
+    found = {one.key: one for one in refusals(now, reconcile(began, now.canonical()).refused)}
+    said = "it is not set and follows from the rows, which may be others"
+    said_of = {
+        key: found[next(one for one in found if one.startswith(key))].found.endswith(said)
+        for key in follows
+    }
+    assert said_of == follows
 
 
 def test_checks_and_plans_write_nothing(tmp_path: Path) -> None:

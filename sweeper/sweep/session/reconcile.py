@@ -273,15 +273,21 @@ def refusals(config: StudyConfig, changes: tuple[Change, ...]) -> list[Problem]:
     """What to write instead of each change that prevents a resume."""
     # it may have been given on the command line, which a user forgets more easily than a file
     place = "" if config.source.place else " in the file or with --set"
-    return [
-        config.problem(
-            change.key,
+
+    def problem_of(change: Change) -> Problem:
+        found = (
             f"was {format_setting(change.before)} when the study in {config.run_dir} began, "
-            f"now {format_setting(change.now)}",
-            f"restore it{place}, {_elsewhere(config, change.key)}, or {_FRESH}",
+            f"now {format_setting(change.now)}"
         )
-        for change in changes
-    ]
+        restore = f"restore it{place}"
+        if config.follows_from_rows(change.key):
+            found += "; it is not set and follows from the rows, which may be others"
+            restore = "pass the same rows and settings"
+        return config.problem(
+            change.key, found, f"{restore}, {_elsewhere(config, change.key)}, or {_FRESH}"
+        )
+
+    return [*map(problem_of, changes)]
 
 
 def _elsewhere(config: StudyConfig, key: str) -> str:
