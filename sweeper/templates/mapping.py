@@ -103,6 +103,7 @@ def study_of_mapping(
         return config
     _warn_of_left_out(guessed, settings)
     _warn_of_text_numbers(guessed, settings)
+    _warn_of_roles(guessed, settings)
     following = [key for key in OF_ROWS if written(settings, key) is None]
     config = _stratified_if_possible(config, full, settings, texts, guessed)
     configs = [config.with_rows(rows, following)]
@@ -353,6 +354,20 @@ def _warn_of_left_out(guessed: Guess, settings: RawTable) -> None:
     )
     said = f"columns left out: {shown}; 'data.drop': [] keeps them"
     warn_caller(UserWarning(said))
+
+
+def _warn_of_roles(guessed: Guess, settings: RawTable) -> None:
+    """Warn about features that may be meant to split or weigh the rows, unless features are set."""
+    if written(settings, "data.drop") is not None:
+        return
+    roles = (
+        (guessed.split_column, "data.split.column", "how to split the rows"),
+        (guessed.weight, "data.weight", "how much a row counts"),
+    )
+    for name, key, meaning in roles:
+        if name and name not in _named_columns(settings):
+            hint = f"if it says {meaning}, set '{key}': '{name}'"
+            warn_caller(UserWarning(f"the column '{name}' is a feature; {hint}"))
 
 
 def _warn_of_text_numbers(guessed: Guess, settings: RawTable) -> None:

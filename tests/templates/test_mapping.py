@@ -783,3 +783,23 @@ def test_a_column_may_be_called_self(name: str) -> None:
     target = "self" if name == "price" else "price"
     data = prepare(sweeper.load_study({}, data=rows, target=target))
     assert "self" in {column.name for column in data.columns}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "setting"),
+    [
+        ("split", ["train", "val", "test"] * 100, "data.split.column"),
+        ("Weight", [1.0, 2.0, 0.5] * 100, "data.weight"),
+    ],
+)
+def test_features_that_may_split_or_weigh_the_rows_cause_a_warning_unless_features_are_set(
+    name: str, values: list[Any], setting: str
+) -> None:
+    rows = HOUSES.assign(**{name: values})
+    with pytest.warns(UserWarning, match=f"'{name}' is a feature; .*, set '{setting}': '{name}'"):
+        config = sweeper.load_study({}, data=rows, target="price")
+    assert config.data.drop == ()
+
+    sweeper.load_study({setting: name}, data=rows, target="price")
+    sweeper.load_study({"data.drop": []}, data=rows, target="price")
+    sweeper.load_study({"data.categorical_columns": [name]}, data=rows, target="price")
