@@ -31,7 +31,7 @@ class SplitSizes:
     @property
     def smallest(self) -> int:
         """The rows of the smallest split that the study has."""
-        return min(self.train, *(size for size in (self.val, self.test) if size))
+        return min([self.train, *(size for size in (self.val, self.test) if size)])
 
     def has_each(self, rows: int) -> bool:
         """Whether every split, and every fold, gets some of the `rows` of a class, if stratified.

@@ -180,7 +180,12 @@ def test_a_study_of_folds_that_began_unstratified_without_a_pruner_resumes_as_it
 
 @pytest.mark.parametrize(
     ("settings", "is_stratified"),
-    [({"study.folds": 5}, True), ({"study.folds": 28}, False), ({"study.folds": 31}, False)],
+    [
+        ({"study.folds": 5}, True),
+        ({"study.folds": 5, "data.split.test": 0}, True),
+        ({"study.folds": 28}, False),
+        ({"study.folds": 31}, False),
+    ],
 )
 def test_folds_are_stratified_if_each_has_rows_of_every_class(
     settings: dict[str, Any], is_stratified: bool
