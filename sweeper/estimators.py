@@ -80,8 +80,8 @@ class _Exported:
         self.files = files
 
     @classmethod
-    def of(cls, results: Results, trial: int, n_folds: int, *, is_ensemble: bool) -> _Exported:
-        """A trial of a study, the mean of its folds, or the ensemble that was selected in it."""
+    def of(cls, results: Results, trial: int, n_members: int, *, is_ensemble: bool) -> _Exported:
+        """The mean of the trainings of a trial, or the ensemble that was selected in its study."""
         from sweeper.export.directory import export
         from sweeper.export.ensemble_directory import export_ensemble, write_members
         from sweeper.export.members import ENSEMBLE_FILE
@@ -92,9 +92,9 @@ class _Exported:
             output = Path(place) / "model"
             if is_ensemble:
                 export_ensemble(results.run_dir.root, output)
-            elif n_folds > 1:
-                folds = [EnsembleMember(trial, member, 1) for member in range(n_folds)]
-                write_members(results.run_dir, folds, output, output)
+            elif n_members > 1:
+                members = [EnsembleMember(trial, member, 1) for member in range(n_members)]
+                write_members(results.run_dir, members, output, output)
             else:
                 export(results.run_dir.root, trial, 0, output)
             paths = [*output.rglob(MODEL_FILE), *output.glob(ENSEMBLE_FILE)]
@@ -240,8 +240,8 @@ class _Sweep(BaseEstimator, ABC):
                 found, _, hint = with_arguments(infeasible).partition("; ")
             raise FitError(Problem(str(results.run_dir.root), "", found, hint))
         is_ensemble = bool(self.ensemble) and results.run_dir.ensemble.exists()
-        trial, n_folds = int(best["trial_number"]), study.study.folds or 1
-        self._exported = _Exported.of(results, trial, n_folds, is_ensemble=is_ensemble)
+        trial, n_members = int(best["trial_number"]), len(study.members)
+        self._exported = _Exported.of(results, trial, n_members, is_ensemble=is_ensemble)
         self._results = replace(results, keeps=directory)
         self.best_score_ = float(best["value"])
         self.best_params_ = dict(best["params"])

@@ -250,13 +250,23 @@ def test_an_ensemble_predicts_with_the_mean_of_its_models() -> None:
     assert np.array_equal(copy.predict_proba(X), estimator.predict_proba(X))
 
 
-@pytest.mark.parametrize("n_rows", [150, 149])  # folds of equal size, and of two sizes
-def test_with_folds_the_model_is_the_mean_of_all_folds(n_rows: int) -> None:
-    settings = {**SMALL["settings"], "study.folds": 2}
+@pytest.mark.parametrize(
+    ("more", "n_rows", "n_members"),
+    [
+        ({"study.folds": 2}, 150, 2),
+        ({"study.folds": 2}, 149, 2),  # folds of two sizes
+        ({"study.replicates": 3}, 150, 3),
+        ({"study.folds": 2, "study.replicates": 2}, 150, 4),
+    ],
+)
+def test_the_model_is_the_mean_of_all_folds_and_replicates(
+    more: dict[str, int], n_rows: int, n_members: int
+) -> None:
+    settings = {**SMALL["settings"], **more}
     given = {**SMALL, "settings": settings, "validation_fraction": 0.2}
     estimator = sweeper.SweepClassifier(**given).fit(X[:n_rows], NAMES[:n_rows])
     best = estimator.results_.best()["trial_number"].item()
-    assert estimator.model_.info["members"] == [{"trial": best, "count": 1}] * 2
+    assert estimator.model_.info["members"] == [{"trial": best, "count": 1}] * n_members
     assert pickle.loads(pickle.dumps(estimator)).score(X, NAMES) == estimator.score(X, NAMES)
 
 
