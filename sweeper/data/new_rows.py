@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -138,12 +139,19 @@ def _csv(file: CsvFile, transform: Transform) -> tuple[CsvFile, pd.DataFrame]:
     if hides_utf_8(file) and not _was_utf_8(transform, file.dialect.encoding):
         file = CsvFile(file.path, replace(file.dialect, encoding="utf-8"))
     try:
-        return file, _csv_rows(file, transform)
+        frame = _csv_rows(file, transform)
     except UnfitTableError as error:
-        if error.likely is None:
+        if error.likely is None and not file.dialect.skip_rows:
             raise
-        file = CsvFile(file.path, error.likely)
+        file = CsvFile(file.path, error.likely or likely_dialect(file.path))
         return file, _csv_rows(file, transform)
+    if not {*transform.columns} <= {*frame}:  # there may be fewer lines above the names
+        other = CsvFile(file.path, likely_dialect(file.path))
+        with suppress(UnfitTableError):
+            found = _csv_rows(other, transform)
+            if {*transform.columns} <= {*found}:
+                return other, found
+    return file, frame
 
 
 def _was_utf_8(transform: Transform, encoding: str) -> bool:

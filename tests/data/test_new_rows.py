@@ -181,6 +181,18 @@ def test_a_file_with_decimal_commas_is_read_with_them(
     assert read("x;y;z\n1.5;big, red;3\n").frame["y"].tolist() == ["big, red"]
 
 
+@pytest.mark.parametrize("n_rows", [1, 2, 8])
+@pytest.mark.parametrize("above", ["", "# a\n", "# a\n# b\n# c\n"])
+def test_a_file_with_other_lines_above_the_names_than_that_of_the_study_is_read(
+    above: str, n_rows: int, transforms: Mapping[str, Transform], tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text(above + "x,y,z\n" + "1.5,2.5,3.5\n" * n_rows)
+    found = read_rows(tmp_path / "new.csv", transforms["csv"], {"t"}, (), Dialect(skip_rows=3))
+    assert found.frame["y"].tolist() == [2.5] * n_rows
+    assert found.table.csv is not None
+    assert found.table.csv.dialect.skip_rows == above.count("\n")
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy", ".npz"])
 def test_a_pointer_of_git_lfs_is_named(
     suffix: str, transforms: Mapping[str, Transform], tmp_path: Path
