@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from itertools import pairwise
 from typing import Any
@@ -55,7 +55,22 @@ def read_function(config: StudyConfig, data: FunctionTable) -> RawData:
     if frame.empty:
         found = f"'{data.function}' returns no rows, or no columns"
         raise DataError(config.problem(_KEY, found, "return at least one"))
-    return RawData(f"the result of '{data.function}'", _KEY, frame, targets, drop=data.drop)
+    notes = (*_index_notes(data, returned, frame),) if config.edition > 1 else ()
+    whole = f"the result of '{data.function}'"
+    return RawData(whole, _KEY, frame, targets, drop=data.drop, notes=notes)
+
+
+def _index_notes(data: FunctionTable, returned: Any, frame: pd.DataFrame) -> Iterator[str]:
+    """Which named indices of pandas tables and columns among the result are not read."""
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    parts = returned.values() if isinstance(returned, Mapping) else parts
+    tables = (part for part in parts if isinstance(part, pd.DataFrame | pd.Series))
+    for level in dict.fromkeys(name for one in tables for name in one.index.names):
+        if level is not None and str(level) not in frame:
+            yield (
+                f"the index '{level}' returned by '{data.function}' is not read as a column: "
+                "return df.reset_index() if the model should learn from it"
+            )
 
 
 def _result(config: StudyConfig, data: FunctionTable) -> Any:

@@ -264,6 +264,27 @@ def test_rows_of_a_function_are_those_of_csv(
 
 
 @pytest.mark.parametrize(
+    ("returned", "target", "indices"),
+    [
+        ("FRAME.set_index('colour')", "price", ["colour"]),
+        ("FRAME.set_index(['colour', 'price'])", "price", ["colour"]),
+        ("FRAME.set_index('price')", "price", []),
+        ("FRAME", "price", []),
+        ("X.set_index(FRAME['colour']), FRAME.set_index('colour')['price']", "y", ["colour"]),
+        ("dict(x=X.set_index(FRAME['colour']), y=FRAME['price'].tolist())", "y", ["colour"]),
+    ],
+)
+def test_an_index_that_a_function_returns_is_reported_as_not_read(
+    make_study, tmp_path: Path, returned: str, target: str, indices: list[str]
+) -> None:
+    (tmp_path / "rows.py").write_text(FUNCTION.replace("RETURNED", returned))
+    dataset = prepare(make_study(PYTHON + f'target = "{target}"\n', loss="mse"))
+    assert [note.partition(" returned")[0] for note in dataset.notes if "index" in note] == [
+        f"the index '{name}'" for name in indices
+    ]
+
+
+@pytest.mark.parametrize(
     "returned", ["X + np.random.random(), FRAME['price']", "X + DRAWN, FRAME['price']"]
 )
 def test_a_function_that_returns_different_rows_each_time_is_refused(
