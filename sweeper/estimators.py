@@ -115,7 +115,8 @@ class _Exported:
             first = next(Path(place).rglob(MODEL_FILE))
             dtype = spec_of(read_saved(first, trusted=True)).dtype
             with in_precision(dtype):  # `load` asks others to set it
-                return load(place, trust_code=True)
+                # a column may tell groups apart, of which all are new in cross-validation
+                return replace(load(place, trust_code=True), takes_unknown=True)
 
     def __reduce__(self) -> tuple[type[_Exported], tuple[Mapping[str, bytes]]]:
         return _Exported, (self.files,)

@@ -29,6 +29,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import sweeper
 from sweeper.errors import SetupError
 from sweeper.estimators import FitError, SweepWarning, _changes_split, _of_polars
+from sweeper.export.saved_model import UnknownCategoryWarning
 from tests.documents import GUIDES, code, section
 
 X, Y = load_iris(return_X_y=True)
@@ -239,6 +240,19 @@ def test_integers_of_polars_are_not_rounded_next_to_gaps() -> None:
         sweeper.SweepClassifier(**SMALL).fit(pl.DataFrame({"code": codes}), NAMES)
     assert _of_polars(pl.DataFrame({"code": codes}))["code"].tolist()[0] == 2**53 + 1
     assert _of_polars(pl.DataFrame({"code": codes[1:]}))["code"].dtype == "float64"
+
+
+@pytest.mark.parametrize("more", [{}, {"study.folds": 2}])
+def test_a_group_that_no_training_row_had_is_predicted_with_a_warning(more: Any) -> None:
+    """In LeaveOneGroupOut, all rows to predict are of another group."""
+    rows = pd.DataFrame(X, columns=[*"wxyz"]).assign(group=["north", "south", "west"] * 50)
+    settings = {**SMALL["settings"], **more}
+    estimator = sweeper.SweepClassifier(**SMALL | {"settings": settings})
+    estimator.fit(rows[rows["group"] != "west"], NAMES[rows["group"] != "west"])
+    with pytest.warns(UnknownCategoryWarning, match="column 'group' has 'west' in 50 rows"):
+        assert estimator.score(rows[rows["group"] == "west"], NAMES[rows["group"] == "west"]) > 0
+    with pytest.raises(ValueError, match="has only values that no training row had"):
+        estimator.predict(rows.assign(group=3))
 
 
 @pytest.mark.slow

@@ -187,19 +187,22 @@ class Transform:
         rows: Any,
         doubt: Doubt = lambda found, rows: None,
         precision: str = "float64",
+        *,
+        takes_unknown: bool = False,
     ) -> NDArray[Any]:
         """The model inputs for `rows`, shaped (rows, features), in the model's precision.
 
         `rows` are a DataFrame or a mapping with these columns, or an array of them in order. A
         Series, or a mapping to single values, is one row. `doubt` is called for each column with
-        categories that no training row had, with a message and the row indices.
+        categories that no training row had, with a message and the row indices. Several rows with
+        only such categories in a column are refused unless the model `takes_unknown` ones.
 
         Raises:
             UnfitRowsError: a column is missing, or has values that the model cannot use.
         """
         columns = self._columns(rows)
         parts = [self._numbers(columns, precision)] if self.numbers else []
-        parts += [self._places(columns, doubt)] if self.categories else []
+        parts += [self._places(columns, doubt, takes_unknown)] if self.categories else []
         return np.concatenate(parts, axis=1).astype(precision)
 
     def places(self) -> dict[str, range]:
@@ -338,14 +341,16 @@ class Transform:
     def _known(self, one: Category) -> KnownValues:
         return KnownValues(one.values, one.fill, self.words, lenient=self.edition == 1)
 
-    def _places(self, columns: Mapping[str, Any], doubt: Doubt) -> NDArray[np.float64]:
+    def _places(
+        self, columns: Mapping[str, Any], doubt: Doubt, takes_unknown: bool
+    ) -> NDArray[np.float64]:
         every: list[tuple[Category, NDArray[np.int64]]] = []
         for one in self.categories:
             values = values_of(columns[one.name])
             known = self._known(one)
             places, gone = known.places(values)
             every.append((one, places))
-            _check_known(one, known, values, places, gone, doubt)
+            _check_known(one, known, values, places, gone, doubt, takes_unknown)
         if self.one_hot:
             # a value that no training row has becomes zeros
             return np.concatenate(
@@ -376,16 +381,19 @@ def _check_known(
     places: NDArray[np.int64],
     gone: NDArray[np.bool_],
     doubt: Doubt,
+    takes_unknown: bool,
 ) -> None:
     """Report values of a column that no training row had.
 
     Raises:
-        UnfitRowsError: there are only such values in several rows, or in one of another type.
+        UnfitRowsError: there are only such values, of another type or, unless the model
+            `takes_unknown` ones, in several rows.
     """
     strange: list[int] = np.flatnonzero((places == UNKNOWN) & ~gone).tolist()
     shown = _listed([values[row] for row in strange])
     is_all = len(strange) == len(values) - gone.sum()
-    if strange and is_all and (len(values) > 1 or not known.is_like(values[strange[0]])):
+    is_refused = len(values) > 1 and not takes_unknown
+    if strange and is_all and (is_refused or not known.is_like(values[strange[0]])):
         learnt = _listed([value for value in one.values if value is not None])
         found = f"column '{one.name}' has only values that no training row had: {shown}"
         raise UnfitRowsError(found, f"write them as in training: {learnt}", strange)

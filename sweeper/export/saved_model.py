@@ -77,6 +77,8 @@ class SavedModel:
     settings: Settings
     info: Mapping[str, Any]
     digest: str
+    takes_unknown: bool = False
+    """Whether several rows may have only categories that no training row had."""
 
     def __repr__(self) -> str:
         """One line: which trial's model it is, its inputs and its predictions."""
@@ -154,7 +156,8 @@ class SavedModel:
         data = self.info["data"]
         dtype = data["spec"]["dtype"]
         try:
-            x = Transform.of_record(self.info).of(rows, _warn, dtype)
+            transform = Transform.of_record(self.info)
+            x = transform.of(rows, _warn, dtype, takes_unknown=self.takes_unknown)
         except UnfitRowsError as error:
             raise error.with_traceback(None) from None  # the traceback would not help
         scale, shift = self._of_fold(x.dtype)
