@@ -155,8 +155,9 @@ def finalists_table(
     if not all(map(is_feasible, records)):
         others.insert(0, "feasible")
     metric, *further = (f"{name}, mean" for name in objectives)
-    named = dict(zip(value_columns(len(objectives))[1:], further, strict=True))
-    of_others = [named.get(name, name) for name in others]
+    named = {name: name for name in others}
+    named |= zip(value_columns(len(objectives))[1:], further, strict=True)
+    of_others = [named[name] for name in others]
     headings = ("rank", "trial", metric, "deviation", *of_others, "rank before", "before")
     columns = ("rank", "trial", "mean", "std", *others, "rank_before", "before")
     title = f"finalists, each with {seeds} fresh seeds"
