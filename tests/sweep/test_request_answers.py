@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from sweeper.config import parse
 from sweeper.sweep.request_answers import (
     answer_to_enqueue,
@@ -14,7 +12,6 @@ from sweeper.sweep.request_answers import (
     grant_to_stop,
 )
 from sweeper.sweep.requests import Answer, EnqueueRequest, StopRequest
-from sweeper.sweep.send_request import read_values
 from sweeper.sweep.state import EndedTrials, SweepState
 from sweeper.trial import Request
 from tests.command_line import STUDY
@@ -44,37 +41,6 @@ def test_trials_to_propose_get_the_next_free_numbers_until_there_are_none() -> N
     stopped = answer_to_enqueue(asked[3], state, CONFIG, is_stopped=True)
     assert stopped.text.startswith("your sampler or pruner has called study.stop")
     assert answer.text.startswith("all 4 trials were proposed or enqueued already; ask again")
-
-
-OF_SGD = (
-    "search.optimizer.name={type='categorical', choices=['adam', 'sgd']}",
-    "search.optimizer.momentum={type='float', low=0.1, high=0.9, when={'optimizer.name'='sgd'}}",
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ({"momentum": 0.5, "optimizer.name": "sgd"}, []),
-        (
-            {"momentum": 0.5, "optimizer.name": "adam"},
-            ["--set optimizer.momentum: not used with optimizer.name = 'adam'"],
-        ),
-        (
-            {"momentum": 0.5},
-            [
-                "--set optimizer.momentum: used only with optimizer.name = 'sgd', which the "
-                "sampler may not draw"
-            ],
-        ),
-    ],
-)
-def test_a_trial_to_propose_uses_all_of_its_values(
-    given: dict[str, object], found: list[str]
-) -> None:
-    config = parse(STUDY, Path("study.toml"), OF_SGD)
-    _, problems = read_values(config, "", [*given.items()])
-    assert [f"{problem.key}: {problem.found}" for problem in problems] == found
 
 
 def test_only_a_trial_that_the_request_has_stopped_counts_as_stopped() -> None:

@@ -273,13 +273,20 @@ def test_a_grid_refuses_requests() -> None:
     assert "the grid proposes each of its points once" in str(problem)
 
 
-def test_an_enqueued_value_that_another_one_forbids_is_refused() -> None:
+def test_an_enqueued_value_that_the_trial_may_leave_out_is_refused() -> None:
     search = (
         "search={model.depth={type='int',low=1,high=3},model.layer_norm={type='categorical',"
         "choices=[true,false]},model.dropout={type='float',low=0.1,high=0.5,"
         "when={model.depth=[2,3],model.layer_norm=true}}}"
     )
     config = parse(STUDY, Path("study.toml"), [search])
-    assert not read_values(config, "run", [("depth", 2), ("dropout", 0.3)])[1]
+    whole = [("depth", 2), ("layer_norm", True), ("dropout", 0.3)]
+    assert not read_values(config, "run", whole)[1]
+    _, (problem,) = read_values(config, "run", [("depth", 2), ("dropout", 0.3)])
+    assert (problem.key, problem.found, problem.hint) == (
+        "--set model.dropout",
+        "used only with model.layer_norm = true, which the sampler may not draw",
+        "give model.layer_norm, too",
+    )
     _, (problem,) = read_values(config, "run", [("depth", 1), ("dropout", 0.3)])
     assert (problem.key, problem.found) == ("--set model.dropout", "not used with model.depth = 1")
