@@ -64,7 +64,7 @@ def _facts(study: PublishedStudy) -> list[tuple[str, str]]:
     if (row := study.best_row()) and (tested := describe_test(study.baseline, status.metric, row)):
         found.append(("on the test rows", tested.removeprefix("on the test rows: ")))
     completed = status.counts.get("COMPLETE", 0)
-    settings = {} if study.trials is None else study.trials.said["settings"]
+    settings = {} if study.trials is None else study.trials.said.get("settings", {})
     if said := latest_verdicts(study.ensemble, study.run_dir, completed, settings):
         found.append(("ensemble", "; ".join(said)))
     if len(formatting.names(status.metric)) > 1:
